@@ -1,0 +1,85 @@
+# Every target builds what it needs by itself. `make` explains them.
+#
+#   PYTHON=python3.13 VENV=.venv-3.13   another interpreter, in an environment of its own
+#   TESTS=tests/queue                   which tests, for test-fast
+#   ARGS="-k lease -x"                  passed on to pytest, the demo and the benchmarks
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+TESTS ?= tests
+ARGS ?=
+
+BIN := $(VENV)/bin
+DEV := $(VENV)/.dev-installed
+DEMO := $(VENV)/.demo-installed
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+FAST := not slow and not faults and not soak
+ENGINE_TESTS := $(wildcard tests/schema tests/queue tests/publish)
+VENV_313 := .venv-3.13
+
+# A pyenv shim is found on PATH even when it leads nowhere, hence the trial run.
+FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.13.*/bin/python3.13; do \
+	"$$python" -c '' 2>/dev/null && echo "$$python" && break; done
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-pg16 test-3.13 lint format types bench soak docs
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, an application, a dashboard
+	$(BIN)/python -m examples.demo $(ARGS)
+
+test: lint types test-3.13 test-pg16 $(DEV) ## everything but the soak tests; what CI runs
+	$(PYTEST) -m "not soak" --cov --cov-report=term $(ARGS)
+
+test-fast: $(DEV) ## the tests that take less than two minutes together
+	$(PYTEST) -m "$(FAST)" $(TESTS) $(ARGS)
+
+test-pg16: $(DEV) ## the engine's tests on PostgreSQL 16
+ifneq ($(ENGINE_TESTS),)
+	OUTBOX_TEST_PG=16 $(PYTEST) -m "not soak" $(ENGINE_TESTS) $(ARGS)
+endif
+
+test-3.13: ## the fast tests on Python 3.13, where there is one
+	@python=$$($(FIND_313)); \
+	if [ "$(VENV)" = "$(VENV_313)" ]; then :; \
+	elif [ -z "$$python" ]; then echo "no Python 3.13 here: its pass is left out"; \
+	else $(MAKE) --no-print-directory test-fast PYTHON="$$python" VENV=$(VENV_313); fi
+
+lint: $(DEV) ## style, formatting, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+format: $(DEV) ## rewrite the code as lint wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(DEV) ## mypy and basedpyright
+	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+bench: $(DEV) ## costs per message, against the baseline
+	$(BIN)/python -m bench $(ARGS)
+
+soak: $(DEV) ## the tests that run for minutes
+	$(BIN)/python -m pytest -m soak --timeout=1800 $(ARGS)
+
+docs: $(DEV) ## the documentation, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the development environment into $(VENV) (once, about two minutes)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the demo into $(VENV) (once, less than a minute)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@$(PYTHON) -m venv $(VENV)

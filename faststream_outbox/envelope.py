@@ -1,0 +1,198 @@
+"""The envelope: a message as it is published, checked before any SQL is sent.
+
+PostgreSQL answers bad input with an error that aborts the caller's whole transaction. So whatever
+it would refuse (NUL, lone surrogates, over-long names, numbers and times out of range) is refused
+here, by `checked`, with the caller's transaction untouched. Built by publishers, read by `publish`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType
+from faststream_outbox.schema.names import PAUSED
+from faststream_outbox.schema.tables import NAME_LENGTH
+
+TimerConflict = Literal["ignore", "extend", "replace"]
+
+MAX_BODY_BYTES = 1_000_000_000
+MAX_DELAY = timedelta(days=365_000)
+SMALLINT = range(-32768, 32768)
+
+_CONFLICTS = ("ignore", "extend", "replace")
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """One message to publish. `activate_in` counts from the server's clock, `activate_at` is aware."""
+
+    queue: str
+    body: bytes
+    headers: Mapping[str, Any] | None = None
+    key: str | None = None
+    priority: int = 0
+    activate_in: timedelta | None = None
+    activate_at: datetime | None = None
+    timer_id: str | None = None
+    timer_conflict: TimerConflict = "ignore"
+    message_id: UUID | None = None
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the caller gave a due time."""
+        return self.activate_in is not None or self.activate_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedEnvelope:
+    """An envelope that PostgreSQL will take, in the shape of a row."""
+
+    queue: str
+    payload: bytes
+    headers: str | None
+    due_at: datetime | None
+    due_in: float
+    key: str | None
+    priority: int
+    timer_id: str | None
+    conflict: str
+    message_id: UUID | None
+
+
+def checked_text(value: object, what: str, *, length: int = NAME_LENGTH) -> str:
+    """`value` as a plain string that PostgreSQL can store, or an error that names `what`."""
+    if not isinstance(value, str):
+        msg = f"{what} must be a str, not {type(value).__name__}: {value!r}."
+        raise InvalidMessageType(msg)
+    if not value:
+        msg = f"{what} must not be empty."
+        raise InvalidMessage(msg)
+    if len(value) > length:
+        msg = f"{what} has {len(value)} characters; at most {length} fit: {value[:40]!r}…"
+        raise InvalidMessage(msg)
+    if "\x00" in value:
+        msg = f"{what} contains a NUL character, which PostgreSQL cannot store: {value!r}."
+        raise InvalidMessage(msg)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        msg = f"{what} contains a lone surrogate, which is not text: {value!r}."
+        raise InvalidMessage(msg) from error
+    # A plain str: drivers adapt by exact type, and str enums are subclasses.
+    return str.__str__(value)
+
+
+def checked_queue(value: object) -> str:
+    """`value` as the name of a queue."""
+    queue = checked_text(value, "queue")
+    if queue == PAUSED:
+        msg = f"The queue name {PAUSED!r} is reserved for pausing queues; choose another."
+        raise InvalidMessage(msg)
+    return queue
+
+
+def _checked_headers(headers: object) -> str | None:
+    if headers is None:
+        return None
+    if not isinstance(headers, Mapping):
+        msg = f"headers must be a mapping of names to values, not {type(headers).__name__}."
+        raise InvalidMessageType(msg)
+    for name in headers:
+        if not isinstance(name, str):
+            msg = f"Header names must be str, not {type(name).__name__}: {name!r}."
+            raise InvalidMessageType(msg)
+    try:
+        text = json.dumps(dict(headers), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except TypeError as error:
+        msg = f"Header values must be JSON values (str is best): {error}."
+        raise InvalidMessageType(msg) from error
+    except (ValueError, RecursionError) as error:
+        msg = f"Headers cannot be stored as JSON: {error}."
+        raise InvalidMessage(msg) from error
+    if _ESCAPED_NUL.search(text):
+        msg = "Headers contain a NUL character, which PostgreSQL cannot store."
+        raise InvalidMessage(msg)
+    return text
+
+
+def _checked_delay(delay: object) -> float:
+    if not isinstance(delay, timedelta):
+        msg = f"activate_in must be a timedelta, not {type(delay).__name__}."
+        raise InvalidMessageType(msg)
+    if delay > MAX_DELAY:
+        msg = f"activate_in is {delay}; at most {MAX_DELAY.days} days are possible."
+        raise InvalidMessage(msg)
+    return max(0.0, delay.total_seconds())
+
+
+def _checked_moment(at: object) -> datetime:
+    if not isinstance(at, datetime):
+        msg = f"activate_at must be a datetime, not {type(at).__name__}."
+        raise InvalidMessageType(msg)
+    if at.utcoffset() is None:
+        msg = f"activate_at must be timezone-aware, e.g. datetime.now(UTC): {at!r} is naive."
+        raise InvalidMessage(msg)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError as error:
+        msg = f"activate_at {at!r} is outside the years that can be stored."
+        raise InvalidMessage(msg) from error
+
+
+def _checked_body(body: object) -> bytes:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        msg = f"The body must be bytes, not {type(body).__name__}: encode it first."
+        raise InvalidMessageType(msg)
+    payload = bytes(body)
+    if len(payload) > MAX_BODY_BYTES:
+        msg = f"The body has {len(payload)} bytes; {MAX_BODY_BYTES} fit. Store it elsewhere and send its name."
+        raise InvalidMessage(msg)
+    return payload
+
+
+def _checked_priority(priority: object) -> int:
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        msg = f"priority must be an int, not {type(priority).__name__}."
+        raise InvalidMessageType(msg)
+    if priority not in SMALLINT:
+        msg = f"priority {priority} is out of range: {SMALLINT.start} to {SMALLINT.stop - 1}."
+        raise InvalidMessage(msg)
+    return int(priority)
+
+
+def _checked_message_id(message_id: object) -> UUID | None:
+    if message_id is not None and not isinstance(message_id, UUID):
+        msg = f"message_id must be a UUID, not {type(message_id).__name__}."
+        raise InvalidMessageType(msg)
+    return message_id
+
+
+def checked(envelope: Envelope) -> CheckedEnvelope:
+    """The envelope as a row, or the error that says what is wrong with it."""
+    if envelope.activate_in is not None and envelope.activate_at is not None:
+        msg = "Pass activate_in or activate_at, not both: they are two ways to say when the message is due."
+        raise InvalidMessage(msg)
+    if envelope.timer_conflict not in _CONFLICTS:
+        msg = f"timer_conflict must be one of {_CONFLICTS}, not {envelope.timer_conflict!r}."
+        raise InvalidMessage(msg)
+    if envelope.timer_conflict != "ignore" and envelope.timer_id is None:
+        msg = f"timer_conflict={envelope.timer_conflict!r} needs a timer_id."
+        raise InvalidMessage(msg)
+    return CheckedEnvelope(
+        queue=checked_queue(envelope.queue),
+        payload=_checked_body(envelope.body),
+        headers=_checked_headers(envelope.headers),
+        due_at=None if envelope.activate_at is None else _checked_moment(envelope.activate_at),
+        due_in=0.0 if envelope.activate_in is None else _checked_delay(envelope.activate_in),
+        key=None if envelope.key is None else checked_text(envelope.key, "key"),
+        priority=_checked_priority(envelope.priority),
+        timer_id=None if envelope.timer_id is None else checked_text(envelope.timer_id, "timer_id"),
+        conflict=envelope.timer_conflict,
+        message_id=_checked_message_id(envelope.message_id),
+    )

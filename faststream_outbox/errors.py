@@ -1,0 +1,46 @@
+"""Exceptions of the engine, and the warning category of likely mistakes.
+
+Every error that the library raises on purpose is an `OutboxError`, next to the built-in type that a
+caller would expect (`ValueError` for bad input, `RuntimeError` for a wrong state), so that `except
+ValueError` keeps working. Messages say what to do. Raised by every layer; imports nothing.
+"""
+
+
+class OutboxError(Exception):
+    """Anything that this library raises on purpose."""
+
+
+class InvalidMessage(OutboxError, ValueError):
+    """A message that PostgreSQL would refuse; raised before any SQL is sent."""
+
+
+class InvalidMessageType(OutboxError, TypeError):
+    """A message field of the wrong Python type; raised before any SQL is sent."""
+
+
+class InvalidOption(OutboxError, ValueError):
+    """An option of a worker, table or strategy that cannot work."""
+
+
+class InvalidOptionType(OutboxError, TypeError):
+    """An option of the wrong Python type."""
+
+
+class UnsupportedSession(OutboxError, TypeError):
+    """The object given as session is none of those that a message can be published through."""
+
+
+class SchemaMismatch(OutboxError, RuntimeError):
+    """The database's tables differ from what this version needs; lists every difference."""
+
+
+class LeaseLost(OutboxError, RuntimeError):
+    """The lease of a message ended before its outcome was written; the outcome was not applied."""
+
+
+class ConnectionUnusable(OutboxError, RuntimeError):
+    """A connection of the library's own cannot do what is needed of it, and trying again will not help."""
+
+
+class OutboxWarning(UserWarning):
+    """A combination of options that works but is seldom meant."""

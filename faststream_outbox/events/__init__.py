@@ -1,0 +1,54 @@
+"""Events of the engines and those who hear them.
+
+`Events` hands each event to every listener that asked for its type. A listener that raises is
+reported once per type of error to the log and never disturbs the engine. Building an event costs
+time on the hot path, so engines ask `if Handled in events` first.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, get_args
+
+from faststream_outbox.events.table import Event
+
+__all__ = ["Event", "Events", "Listener"]
+
+Listener = Callable[[Any], None]
+
+logger = logging.getLogger("faststream_outbox")
+
+
+class Events:
+    """Who hears what."""
+
+    __slots__ = ("_complained", "_listeners")
+
+    def __init__(self) -> None:
+        self._listeners: dict[type[Any], list[Listener]] = {}
+        self._complained: set[tuple[int, type[Exception]]] = set()
+
+    def subscribe(self, listener: Listener, *types: type[Any]) -> Callable[[], None]:
+        """Call `listener` with each event of `types` (all, if none are given); returns what undoes it."""
+        for kind in types or get_args(Event):
+            self._listeners.setdefault(kind, []).append(listener)
+
+        def unsubscribe() -> None:
+            for heard in self._listeners.values():
+                if listener in heard:
+                    heard.remove(listener)
+
+        return unsubscribe
+
+    def __contains__(self, kind: type[Any]) -> bool:
+        return bool(self._listeners.get(kind))
+
+    def emit(self, event: Event) -> None:
+        """Tell every listener of the event's type."""
+        for listener in tuple(self._listeners.get(type(event), ())):
+            try:
+                listener(event)
+            except Exception as error:
+                complaint = (id(listener), type(error))
+                if complaint not in self._complained:
+                    self._complained.add(complaint)
+                    logger.exception("A listener of outbox events raised on %s; the engine goes on.", event)

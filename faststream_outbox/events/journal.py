@@ -1,0 +1,76 @@
+"""The log as a listener: what an operator must see, and nothing per message that goes well."""
+
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+from faststream_outbox.events import Events
+from faststream_outbox.events import table as told
+
+Noteworthy = (
+    told.Died
+    | told.LeaseLost
+    | told.Abandoned
+    | told.DeadLetterRefused
+    | told.HookFailed
+    | told.DrainTimedOut
+    | told.LoopCrashed
+    | told.ConnectionLost
+    | told.ConnectionRestored
+    | told.ListenerLost
+    | told.ListenerDeaf
+)
+
+
+def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
+    """Level, text and traceback of the log record for an event."""
+    match event:
+        case told.Died(queue=queue, id=id_, reason=reason, kept=kept, error=error):
+            fate = "kept as a dead letter" if kept else "deleted"
+            return (
+                logging.ERROR,
+                f"Message {id_} of {queue!r} failed for good ({reason}); {fate}: {error!r}",
+                None,
+            )
+        case told.LeaseLost(queue=queue, id=id_, phase=phase):
+            return logging.WARNING, f"Lease of message {id_} of {queue!r} was lost while {phase}.", None
+        case told.Abandoned(queue=queue, id=id_):
+            return (
+                logging.WARNING,
+                f"Message {id_} of {queue!r} is left leased; it comes again when that ends.",
+                None,
+            )
+        case told.DeadLetterRefused(queue=queue, id=id_, error=error):
+            text = f"Message {id_} of {queue!r} could not be stored as a dead letter; it is parked in the outbox."
+            return logging.ERROR, text, error
+        case told.HookFailed(hook=hook, error=error):
+            return logging.ERROR, f"{hook} raised.", error
+        case told.DrainTimedOut(worker=worker, seconds=seconds, running=running):
+            return (
+                logging.WARNING,
+                f"{worker}: {running} handlers cancelled after {seconds:g} s of stopping.",
+                None,
+            )
+        case told.LoopCrashed(name=name, error=error):
+            return logging.ERROR, f"{name} crashed; it starts again.", error
+        case told.ConnectionLost(role=role, error=error):
+            return logging.WARNING, f"Connection for {role} failed: {error!r}. Trying again.", None
+        case told.ConnectionRestored(role=role, outage_seconds=seconds):
+            return logging.INFO, f"Connection for {role} works again after {seconds:.1f} s.", None
+        case told.ListenerLost(channel=channel, error=error):
+            return logging.WARNING, f"LISTEN on {channel!r} ended: {error!r}. Polling until it is back.", None
+        case told.ListenerDeaf(channel=channel):
+            text = f"LISTEN on {channel!r} hears nothing (a pooler in transaction mode?). Polling; set listen_dsn."
+            return logging.WARNING, text, None
+        case _:
+            assert_never(event)
+
+
+def keep_journal(events: Events, logger: logging.Logger) -> Callable[[], None]:
+    """Write noteworthy events to `logger`; returns what undoes it."""
+
+    def write(event: Noteworthy) -> None:
+        level, text, error = entry(event)
+        logger.log(level, text, exc_info=error)
+
+    return events.subscribe(write, *Noteworthy.__args__)

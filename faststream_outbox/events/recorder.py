@@ -1,0 +1,91 @@
+"""Events as `recorder(name, tags)` calls, the shape that `faststream-outbox` 0.19 had.
+
+Lets a `metrics_recorder` written for it hear the same names and tags. Outcome calls come only after
+the outcome was written.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from faststream_outbox.events import Events
+from faststream_outbox.events import table as told
+
+MetricsRecorder = Callable[[str, Mapping[str, Any]], None]
+
+Recorded = (
+    told.Claimed
+    | told.Started
+    | told.Handled
+    | told.Retried
+    | told.Died
+    | told.LeaseLost
+    | told.Released
+    | told.Abandoned
+    | told.DrainTimedOut
+    | told.Published
+)
+
+
+def _failure(error: BaseException | None) -> dict[str, Any]:
+    return {} if error is None else {"exception_type": type(error).__name__}
+
+
+def calls(event: Recorded) -> list[tuple[str, dict[str, Any]]]:
+    """The recorder calls that an event amounts to."""
+    match event:
+        case told.Claimed(queue=queue, worker=worker, count=count):
+            return [("fetched", {"queue": queue, "subscriber": worker, "count": count})]
+        case told.DrainTimedOut(worker=worker, seconds=seconds):
+            return [("drain_timeout", {"subscriber": worker, "drain_timeout_seconds": seconds})]
+        case told.Published():
+            tags: dict[str, Any] = {
+                "queue": event.queue,
+                "status": "success" if event.error is None else "error",
+                "count": event.count,
+                "size_bytes": event.size_bytes,
+                "duration_seconds": event.duration_seconds,
+            }
+            return [("published", tags | _failure(event.error))]
+        case _:
+            return _of_message(event)
+
+
+def _of_message(
+    event: told.Started | told.Handled | told.Retried | told.Died | told.LeaseLost | told.Released | told.Abandoned,
+) -> list[tuple[str, dict[str, Any]]]:
+    tags: dict[str, Any] = {
+        "queue": event.queue,
+        "subscriber": event.worker,
+        "row_id": event.id,
+        "deliveries_count": event.deliveries_count,
+    }
+    match event:
+        case told.Started(size_bytes=size):
+            return [("dispatched", tags | {"size_bytes": size})]
+        case told.Handled(duration_seconds=duration):
+            return [("acked", tags | {"duration_seconds": duration})]
+        case told.Retried(delay_seconds=delay, duration_seconds=duration, error=error):
+            more = {"next_delay_seconds": delay, "duration_seconds": duration}
+            return [("nacked_retried", tags | more | _failure(error))]
+        case told.Died(reason=reason, kept=kept, duration_seconds=duration, error=error):
+            died = (
+                "nacked_terminal",
+                tags | {"reason": reason, "duration_seconds": duration} | _failure(error),
+            )
+            return [died, ("dlq_written", tags | {"failure_reason": reason})] if kept else [died]
+        case told.LeaseLost(phase=phase):
+            return [("lease_lost", tags | {"phase": phase})]
+        case told.Released(was_started=True) | told.Abandoned():
+            return [("dispatch_abandoned", tags)]
+        case told.Released():
+            return []
+
+
+def record(events: Events, recorder: MetricsRecorder) -> Callable[[], None]:
+    """Call `recorder` for each event that it knows; returns what undoes it."""
+
+    def hear(event: Recorded) -> None:
+        for name, tags in calls(event):
+            recorder(name, tags)
+
+    return events.subscribe(hear, *Recorded.__args__)

@@ -1,0 +1,192 @@
+"""Everything that happens, as types: the contract of metrics, logs and dashboards.
+
+Each event is a frozen record; its docstring is its meaning. A message that was `Started` gets exactly
+one closing event: `Handled`, `Retried`, `Died`, `Released`, `LeaseLost` or `Abandoned`. Outcome events
+are told only after the outcome was written. Emitted by the engines, heard through `events.Events`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Messages were inserted; they exist once the caller's transaction commits."""
+
+    queue: str
+    count: int
+    size_bytes: int
+    duration_seconds: float
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim came back with so many messages of a queue; 0 is not told."""
+
+    queue: str
+    worker: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEvent:
+    """Fields of whatever happens to one message."""
+
+    queue: str
+    worker: str
+    id: int
+    deliveries_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started(MessageEvent):
+    """A handler begins."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handled(MessageEvent):
+    """Done, and deleted."""
+
+    duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retried(MessageEvent):
+    """Failed or put off; it is due again after the delay."""
+
+    duration_seconds: float
+    delay_seconds: float
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class Died(MessageEvent):
+    """Failed for good; kept as a dead letter if `kept`, else deleted."""
+
+    duration_seconds: float
+    reason: str
+    kept: bool
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class Released(MessageEvent):
+    """Given back; any worker may claim it at once."""
+
+    was_started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(MessageEvent):
+    """The lease was gone: while `waiting` for a handler, while `running`, or when `settling`."""
+
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned(MessageEvent):
+    """The outcome could not be written before the process had to stop; the lease runs out by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesRenewed:
+    """Leases of messages still in hand began anew."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRefused:
+    """The dead-letter table took no row; the message stays in the outbox, out of reach of claims."""
+
+    queue: str
+    id: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailed:
+    """A function of the application's, given as an option, raised."""
+
+    hook: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTimedOut:
+    """Handlers were still running when the time to stop was over; they were cancelled."""
+
+    worker: str
+    seconds: float
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCrashed:
+    """A background loop failed; it starts again after a pause."""
+
+    name: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """A statement failed on a connection of the library's own; it is tried again on a fresh one."""
+
+    role: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRestored:
+    """Statements of this role work again."""
+
+    role: str
+    outage_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerReady:
+    """LISTEN works: wake-ups from other processes arrive."""
+
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLost:
+    """The LISTEN connection ended; polling fills in until it is back."""
+
+    channel: str
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerDeaf:
+    """LISTEN was accepted but nothing arrives, as behind a pooler in transaction mode; set `listen_dsn`."""
+
+    channel: str
+
+
+Event = (
+    Published
+    | Claimed
+    | Started
+    | Handled
+    | Retried
+    | Died
+    | Released
+    | LeaseLost
+    | Abandoned
+    | LeasesRenewed
+    | DeadLetterRefused
+    | HookFailed
+    | DrainTimedOut
+    | LoopCrashed
+    | ConnectionLost
+    | ConnectionRestored
+    | ListenerReady
+    | ListenerLost
+    | ListenerDeaf
+)

@@ -1,0 +1,60 @@
+"""Read-only questions about the tables: they lease nothing and lock nothing.
+
+Asked by the broker (`fetch_unprocessed`), by tests, and by operators.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Table
+
+from faststream_outbox.envelope import checked_queue
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.sql.through import AnySession, through
+
+
+@dataclass(frozen=True, slots=True)
+class Unprocessed:
+    """A message as it stands in the table now; leased if `acquired_token` is set."""
+
+    id: int
+    queue: str
+    payload: bytes
+    headers: Mapping[str, Any]
+    attempts_count: int
+    deliveries_count: int
+    created_at: datetime
+    next_attempt_at: datetime
+    first_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    acquired_at: datetime | None
+    acquired_token: UUID | None
+    timer_id: str | None
+    key: str | None
+    priority: int
+    message_id: UUID
+
+
+async def fetch_unprocessed(
+    session: AnySession, table: Table, *, queue: str | None = None, limit: int = 1000
+) -> list[Unprocessed]:
+    """Messages that are not finished, by id: the first `limit` of a queue to fall due, or the oldest of all."""
+    if limit < 1:
+        msg = f"limit must be a number of messages above 0, not {limit!r}."
+        raise InvalidOption(msg)
+    values: dict[str, Any] = {"limit": limit}
+    name = "unprocessed"
+    if queue is not None:
+        values["queue"] = checked_queue(queue)
+        name = "unprocessed_of_queue"
+    opened = await through(session, table)
+    rows = await opened.fetch(opened.sql("publish", name), values)
+    return [_message(row) for row in rows]
+
+
+def _message(row: Sequence[Any]) -> Unprocessed:
+    return Unprocessed(*(json.loads(value or "{}") if place == 3 else value for place, value in enumerate(row)))

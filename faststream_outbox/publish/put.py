@@ -1,0 +1,100 @@
+"""The two ways to publish: with and without an event loop. See the package's promise."""
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from sqlalchemy import Table
+
+from faststream_outbox.envelope import CheckedEnvelope, Envelope
+from faststream_outbox.events import Events
+from faststream_outbox.events.table import Published
+from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
+from faststream_outbox.sql.through import AnySession, AnySyncSession, Through, through, through_sync
+from faststream_outbox.wakeup.after_commit import tell_after_commit
+from faststream_outbox.wakeup.hint import Hint, payloads
+from faststream_outbox.wakeup.wakeups import Wakeups
+
+
+async def publish(
+    session: AnySession,
+    table: Table,
+    *envelopes: Envelope,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """Insert the messages in the session's transaction; returns their ids, None where a timer_id was taken."""
+    rows = checked_batch(envelopes)
+    if not rows:
+        return []
+    opened = await through(session, table)
+    began = perf_counter()
+    name, values = insertion(rows)
+    try:
+        ids = ids_of(rows, await opened.fetch(opened.sql("publish", name), values))
+    except BaseException as error:
+        _tell(events, rows, began, error)
+        raise
+    _tell(events, rows, began)
+    for payload in _wake(opened, rows, ids, wakeups):
+        await opened.fetch(opened.sql("publish", "notify"), payload)
+    return ids
+
+
+def publish_sync(
+    session: AnySyncSession,
+    table: Table,
+    *envelopes: Envelope,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """As `publish`, for a sync session or connection."""
+    rows = checked_batch(envelopes)
+    if not rows:
+        return []
+    opened = through_sync(session, table)
+    began = perf_counter()
+    name, values = insertion(rows)
+    try:
+        ids = ids_of(rows, opened.fetch_sync(opened.sql("publish", name), values))
+    except BaseException as error:
+        _tell(events, rows, began, error)
+        raise
+    _tell(events, rows, began)
+    for payload in _wake(opened, rows, ids, wakeups):
+        opened.fetch_sync(opened.sql("publish", "notify"), payload)
+    return ids
+
+
+def _wake(
+    opened: Through, rows: Sequence[CheckedEnvelope], ids: Sequence[int | None], wakeups: Wakeups | None
+) -> list[dict[str, str]]:
+    """Arrange for the hints; returns the NOTIFYs that must be sent in the caller's transaction."""
+    if wakeups is None:
+        return []
+    hints = hints_of(rows, ids)
+    if wakeups.mode == "in_transaction":
+        return _in_transaction(wakeups, hints)
+    if opened.is_autocommit:
+        for hint in hints:
+            wakeups.tell(hint)
+    elif opened.session is not None:
+        tell_after_commit(opened.session, wakeups.tell, hints)
+    return []
+
+
+def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, str]]:
+    # A message for later would wake sleepers who find nothing.
+    due = [hint for hint in hints if hint.due_in <= 0]
+    return [{"channel": wakeups.channel, "payload": payload} for payload in payloads(due, sender="transaction")]
+
+
+def _tell(
+    events: Events | None, rows: Sequence[CheckedEnvelope], began: float, error: BaseException | None = None
+) -> None:
+    if events is None or Published not in events:
+        return
+    seconds = perf_counter() - began
+    for queue in dict.fromkeys(row.queue for row in rows):
+        of_queue = [row for row in rows if row.queue == queue]
+        size = sum(len(row.payload) for row in of_queue)
+        events.emit(Published(queue, len(of_queue), size, seconds, error))

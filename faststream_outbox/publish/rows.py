@@ -1,0 +1,89 @@
+"""From envelopes to one statement and its values, and from its rows back to ids. Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked
+from faststream_outbox.errors import InvalidMessage
+from faststream_outbox.wakeup.hint import Hint, merged
+
+BACKDATED_SECONDS = 0.5
+
+
+def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
+    """The envelopes as rows; refuses a timer that the same call would change twice."""
+    rows = [checked(envelope) for envelope in envelopes]
+    taken: set[tuple[str, str]] = set()
+    for row in rows:
+        if row.timer_id is None:
+            continue
+        timer = (row.queue, row.timer_id)
+        if timer in taken and row.conflict != "ignore":
+            msg = f"timer_id {row.timer_id!r} of queue {row.queue!r} appears twice in one call; publish it once."
+            raise InvalidMessage(msg)
+        taken.add(timer)
+    return rows
+
+
+def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
+    """The name of the statement that inserts the rows, and its values."""
+    if len(rows) == 1 and rows[0].timer_id is None:
+        row = rows[0]
+        return "publish_one", {
+            "queue": row.queue,
+            "payload": row.payload,
+            "headers": row.headers,
+            "due_at": row.due_at,
+            "due_in": row.due_in,
+            "key": row.key,
+            "priority": row.priority,
+            "message_id": None if row.message_id is None else str(row.message_id),
+        }
+    values: dict[str, Any] = {
+        "queues": [row.queue for row in rows],
+        "payloads": [row.payload for row in rows],
+        "headers": [row.headers for row in rows],
+        "due_ats": [row.due_at for row in rows],
+        "due_ins": [row.due_in for row in rows],
+        "keys": [row.key for row in rows],
+        "priorities": [row.priority for row in rows],
+        "message_ids": [None if row.message_id is None else str(row.message_id) for row in rows],
+    }
+    if all(row.timer_id is None for row in rows):
+        return "publish_many", values
+    values["timer_ids"] = [row.timer_id for row in rows]
+    values["conflicts"] = [row.conflict for row in rows]
+    return "publish_timers", values
+
+
+def ids_of(rows: Sequence[CheckedEnvelope], returned: Sequence[Sequence[Any]]) -> list[int | None]:
+    """The id of each row in the order given; None where a timer_id was taken."""
+    if all(row.timer_id is None for row in rows):
+        return [int(row[0]) for row in returned]
+    # Rows without a timer always come back, in their order; a timer is known by its name.
+    plain = iter([int(row[0]) for row in returned if row[2] is None])
+    timers = {(str(row[1]), str(row[2])): int(row[0]) for row in returned if row[2] is not None}
+    return [next(plain) if row.timer_id is None else timers.pop((row.queue, row.timer_id), None) for row in rows]
+
+
+def hints_of(rows: Sequence[CheckedEnvelope], ids: Sequence[int | None]) -> list[Hint]:
+    """One hint per queue for the rows that were written."""
+    hints: dict[str, Hint] = {}
+    now = datetime.now(UTC)
+    for row, row_id in zip(rows, ids, strict=True):
+        if row_id is None:
+            continue
+        due_in = row.due_in if row.due_at is None else (row.due_at - now).total_seconds()
+        hint = Hint(
+            queue=row.queue,
+            count=1,
+            priorities=frozenset((row.priority,)),
+            keyed=row.key is not None,
+            keyless=row.key is None,
+            due_in=max(0.0, due_in),
+            scan=due_in < -BACKDATED_SECONDS,
+        )
+        known = hints.get(row.queue)
+        hints[row.queue] = hint if known is None else merged(known, hint)
+    return list(hints.values())

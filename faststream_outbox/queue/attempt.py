@@ -1,0 +1,159 @@
+"""One attempt: from a claim in hand to an outcome that can be written, whatever the handler does.
+
+A claim whose lease ran out while it waited is not started. One that was delivered too often is not
+started either. An exception is a failed attempt; so is a CancelledError that nobody but the handler
+itself caused. Called by `worker`, for one message or for a batch.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from inspect import isawaitable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from faststream_outbox.errors import OutboxError
+from faststream_outbox.events import table as told
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.outcome import (
+    CRASH_LOOP,
+    DONE,
+    MAX_DELIVERIES,
+    Dead,
+    Done,
+    FinalOutcome,
+    Outcome,
+    Release,
+    Retry,
+    resolved,
+)
+
+if TYPE_CHECKING:
+    from faststream_outbox.queue.worker import Worker
+
+STOPPED = Release(counts=True)
+
+
+class WrongOutcomes(OutboxError, RuntimeError):
+    """A batch handler did not answer with one outcome per message."""
+
+
+def overdelivered(claim: Claim, options: WorkerOptions) -> Dead | None:
+    """The end of a message that was claimed too often: by `max_deliveries`, or without ever an outcome."""
+    if options.max_deliveries is not None and claim.deliveries_count > options.max_deliveries:
+        return Dead(MAX_DELIVERIES)
+    if claim.deliveries_count - claim.attempts_count > options.crash_limit:
+        return Dead(CRASH_LOOP)
+    return None
+
+
+async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> FinalOutcome | None:
+    """Run the handler on one message; None if the lease was gone before it could start."""
+    if not _may_start(worker, claim):
+        return None
+    dead = overdelivered(claim, worker.options)
+    if dead is not None:
+        return await _final(worker, claim, dead)
+    _start(worker, claim, task)
+    began = perf_counter()
+    outcome: Outcome
+    try:
+        outcome = await worker.handle(claim)
+    except asyncio.CancelledError as error:
+        outcome = _cancelled(worker, error, [claim], task)
+    except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the outcome
+        outcome = Retry(error=error)
+    finally:
+        claim.task = None
+        claim.duration = perf_counter() - began
+    worker.finished(claim.duration, 1)
+    if outcome is DONE:
+        return DONE
+    return await _final(worker, claim, outcome)
+
+
+async def attempt_batch(
+    worker: "Worker", claims: Sequence[Claim], task: asyncio.Task[Any]
+) -> list[FinalOutcome | None]:
+    """Run the handler on a batch; an exception fails every message of it."""
+    finals: dict[int, FinalOutcome | None] = {}
+    started: list[Claim] = []
+    for claim in claims:
+        if not _may_start(worker, claim):
+            finals[claim.id] = None
+        elif (dead := overdelivered(claim, worker.options)) is not None:
+            finals[claim.id] = await _final(worker, claim, dead)
+        else:
+            _start(worker, claim, task)
+            started.append(claim)
+    if started:
+        began = perf_counter()
+        outcomes: Sequence[Outcome]
+        try:
+            outcomes = await worker.handle(started)
+            if len(outcomes) != len(started):
+                msg = f"The batch handler answered {len(outcomes)} outcomes for {len(started)} messages."
+                raise WrongOutcomes(msg)
+        except asyncio.CancelledError as error:
+            outcomes = [_cancelled(worker, error, started, task)] * len(started)
+        except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the outcomes
+            outcomes = [Retry(error=error)] * len(started)
+        duration = perf_counter() - began
+        worker.finished(duration, len(started))
+        for claim, outcome in zip(started, outcomes, strict=True):
+            claim.task = None
+            claim.duration = duration
+            finals[claim.id] = await _final(worker, claim, outcome)
+    return [finals[claim.id] for claim in claims]
+
+
+def _may_start(worker: "Worker", claim: Claim) -> bool:
+    if not claim.is_lost and asyncio.get_running_loop().time() < claim.deadline:
+        return True
+    worker.drop(claim)
+    return False
+
+
+def _start(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> None:
+    claim.was_started = True
+    claim.task = task
+    events = worker.client.events
+    if told.Started in events:
+        size = len(claim.payload)
+        events.emit(told.Started(claim.queue, worker.name, claim.id, claim.deliveries_count, size))
+
+
+def _cancelled(
+    worker: "Worker", error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
+) -> Outcome:
+    if any(claim.is_lost for claim in claims):
+        if task.cancelling():
+            task.uncancel()
+        return STOPPED
+    if worker.is_stopping or task.cancelling():
+        return STOPPED
+    return Retry(error=error)
+
+
+async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutcome:
+    if type(outcome) is Done:
+        return outcome
+    final = resolved(
+        outcome,
+        strategy=worker.options.retry_strategy,
+        on_undecided=worker.options.on_undecided,
+        now=datetime.now(UTC),
+        first_attempt_at=claim.first_attempt_at,
+        attempts_count=claim.attempts_count + 1,
+    )
+    hook = worker.options.on_terminal_failure
+    if isinstance(final, Dead) and hook is not None:
+        # Before it is written: a crash in between calls the hook again, instead of never.
+        try:
+            answer = hook(claim)
+            if isawaitable(answer):
+                await answer
+        except Exception as error:  # noqa: BLE001 - the user's own code; told
+            worker.client.events.emit(told.HookFailed("on_terminal_failure", error))
+    return final

@@ -1,0 +1,208 @@
+"""The client: everything that the workers of one process share for one table.
+
+Three connections at most, however many workers and queues: one claims, one settles, renews, watches
+and notifies, one listens. They open with the first worker and close with the last. The application's
+engine is never closed. Built by the broker, or found by `OutboxClient.shared` for workers that are
+made without one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Table, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from faststream_outbox.errors import InvalidOption, LeaseLost
+from faststream_outbox.events import Events
+from faststream_outbox.events import table as told
+from faststream_outbox.events.journal import keep_journal
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.claimer import Claimer
+from faststream_outbox.queue.failure import Renderer
+from faststream_outbox.queue.intake import Intake
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.outcome import FinalOutcome, Release
+from faststream_outbox.queue.renewer import Renewer
+from faststream_outbox.queue.settler import Settler
+from faststream_outbox.queue.worker import Worker
+from faststream_outbox.schema.names import Names, quoted_name
+from faststream_outbox.service import Service
+from faststream_outbox.sql import statements
+from faststream_outbox.sql.through import AnySession, through
+from faststream_outbox.sql.wire import Wire
+from faststream_outbox.wakeup import NotifyMode
+from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.listener import Listener
+from faststream_outbox.wakeup.wakeups import Wakeups
+from faststream_outbox.wakeup.watcher import Watcher
+
+logger = logging.getLogger("faststream_outbox")
+
+
+class OutboxClient:
+    """Connections, loops and wake-ups of one table in one process."""
+
+    _shared: ClassVar[WeakKeyDictionary[AsyncEngine, dict[str, "OutboxClient"]]] = WeakKeyDictionary()
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        table: Table,
+        *,
+        dlq_table: Table | None = None,
+        notify: NotifyMode = "after_commit",
+        listen: bool = True,
+        listen_dsn: str | None = None,
+        watch: bool = True,
+        events: Events | None = None,
+        last_exception_renderer: Renderer | None = None,
+        log: logging.Logger | None = logger,
+    ) -> None:
+        self.engine = engine
+        self.table = table
+        self.dlq_table = dlq_table
+        self.names = Names.of(table, dlq_table)
+        self.events = events or Events()
+        if log is not None:
+            keep_journal(self.events, log)
+        self.wakeups = Wakeups(engine, self.names, self.events, notify)
+        self._workers: list[Worker] = []
+        self._claim_wire = Wire(engine)
+        self._settle_wire = Wire(engine)
+        claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
+        self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
+        self.settler = Settler(
+            self._settle_wire,
+            settle_sql,
+            self.events,
+            self,
+            has_dead_letters=dlq_table is not None,
+            renderer=last_exception_renderer,
+        )
+        renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
+        self.listener = Listener(Wire(_listening(engine, listen_dsn)), self.names, self.events, self._heard)
+        self._watcher = Watcher(self._last_id, self._poke)
+        loops: list[tuple[str, Callable[[], Any]]] = [
+            ("outbox claimer", self.claimer.run),
+            ("outbox settler", self.settler.run),
+            ("outbox renewer", renewer.run),
+        ]
+        if listen:
+            loops.append(("outbox listener", self.listener.run))
+        if watch:
+            loops.append(("outbox watcher", self._watcher.run))
+        self._services = [Service(name, loop, self._crashed) for name, loop in loops]
+        self._detach: Callable[[], None] | None = None
+
+    @classmethod
+    def shared(cls, engine: AsyncEngine, table: Table, dlq_table: Table | None = None) -> "OutboxClient":
+        """The client of this engine and table with default settings, made on first use."""
+        clients = cls._shared.setdefault(engine, {})
+        name = f"{quoted_name(table)} {None if dlq_table is None else quoted_name(dlq_table)}"
+        if name not in clients:
+            clients[name] = cls(engine, table, dlq_table=dlq_table)
+        return clients[name]
+
+    def check(self, options: WorkerOptions) -> None:
+        """Refuse options that need what this client does not have."""
+        if options.on_dead == "block" and self.dlq_table is None:
+            msg = "on_dead='block' needs dead letters to hold the key: pass dlq_table=make_dlq_table(metadata)."
+            raise InvalidOption(msg)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether every loop is alive."""
+        return bool(self._workers) and all(service.is_running for service in self._services)
+
+    async def attach(self, worker: Worker) -> Intake:
+        """Serve this worker; the first one starts the loops."""
+        self._workers.append(worker)
+        if len(self._workers) == 1:
+            self._detach = self.wakeups.attach(self._hinted, self._settle_wire)
+            for service in self._services:
+                service.start()
+        return self.claimer.add(worker)
+
+    async def detach(self, worker: Worker) -> None:
+        """Serve this worker no more; the last one ends the loops and closes the connections."""
+        if worker in self._workers:
+            self._workers.remove(worker)
+        if self._workers or self._detach is None:
+            return
+        await self.wakeups.notifier(asyncio.get_running_loop()).flush()
+        self._detach()
+        self._detach = None
+        for service in self._services:
+            await service.stop()
+        await self._claim_wire.close()
+        await self._settle_wire.close()
+
+    def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
+        """Part of the settler's contract: pass the news on."""
+        if isinstance(outcome, Release) and not lost:
+            self.wakeups.tell(
+                Hint(
+                    claim.queue,
+                    priorities=frozenset((claim.priority,)),
+                    keyed=claim.key is not None,
+                    keyless=claim.key is None,
+                    scan=True,
+                )
+            )
+        claim.worker.settled(claim, outcome, lost=lost)
+
+    async def settle_within(self, session: AnySession, claim: Claim) -> None:
+        """Finish the message in the session's own transaction, or raise `LeaseLost`.
+
+        The handler then returns `SETTLED` after its commit. The row's deletion commits with whatever else
+        the transaction holds; when it rolls back, the message is still leased.
+        """
+        opened = await through(session, self.table)
+        values = {"ids": [claim.id], "tokens": [claim.acquired_token]}
+        if not await opened.fetch(opened.sql("settle", "settle_done"), values):
+            msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
+            raise LeaseLost(msg)
+
+    def abandon(self, worker: Worker) -> None:
+        """Leave the worker's unwritten outcomes to the end of their leases."""
+        for claim in self.settler.give_up(worker):
+            self.events.emit(told.Abandoned(claim.queue, worker.name, claim.id, claim.deliveries_count))
+        worker.unsettled.clear()
+
+    def _claims(self) -> Iterable[Claim]:
+        return [claim for worker in self._workers for claim in worker.unsettled]
+
+    def _ttls(self) -> Iterable[float]:
+        return [worker.options.lease_ttl_seconds for worker in self._workers]
+
+    def _hinted(self, hint: Hint) -> None:
+        self._watcher.tide.account(hint.count)
+        self.claimer.hint(hint)
+
+    def _heard(self, hint: Hint) -> None:
+        self._hinted(hint)
+
+    def _poke(self) -> None:
+        self.claimer.hint(Hint(None))
+
+    async def _last_id(self) -> int | None:
+        rows = await self._settle_wire.fetch(statements("control", self.names)["last_id"], {"table": self.names.table})
+        last: int | None = rows[0][0]
+        return last
+
+    def _crashed(self, name: str, error: Exception) -> None:
+        self.events.emit(told.LoopCrashed(name, error))
+
+
+def _listening(engine: AsyncEngine, dsn: str | None) -> AsyncEngine:
+    """The engine whose settings LISTEN uses: the application's, or one of its own for `listen_dsn`."""
+    if dsn is None:
+        return engine
+    url = make_url(dsn)
+    if "+" not in url.drivername:
+        url = url.set(drivername=engine.url.drivername)
+    return create_async_engine(url, poolclass=NullPool)

@@ -1,0 +1,188 @@
+"""Dead letters for operators: look, group, edit, replay, purge.
+
+A replay works on a frozen selection: what dies while it runs is not part of it. It puts messages
+back under their own ids, oldest first, so that a key's order holds; it can be counted first without
+doing anything, slowed down, and watched. A message whose `timer_id` was taken meanwhile stays dead
+and is reported.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from faststream_outbox.envelope import Envelope, checked
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.sql.through import Rows, through
+from faststream_outbox.wakeup.hint import Hint
+
+SLICE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which dead letters; what is None does not narrow. To mean all of them, say so with `everything`."""
+
+    ids: Sequence[int] | None = None
+    queue: str | None = None
+    key: str | None = None
+    reason: str | None = None
+    error_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    everything: bool = False
+
+    def values(self) -> dict[str, Any]:
+        """The statements' parameters; refuses a selection that says nothing."""
+        values = asdict(self)
+        if not values.pop("everything") and all(value is None for value in values.values()):
+            msg = "This selects every dead letter. If that is meant, pass Selection(everything=True)."
+            raise InvalidOption(msg)
+        values["ids"] = None if self.ids is None else list(self.ids)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that failed for good."""
+
+    id: int
+    original_id: int
+    message_id: UUID
+    queue: str
+    payload: bytes
+    headers: Mapping[str, Any]
+    key: str | None
+    priority: int
+    timer_id: str | None
+    attempts_count: int
+    deliveries_count: int
+    created_at: datetime
+    first_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    failed_at: datetime
+    failure_reason: str
+    last_exception: str | None
+    error_type: str | None
+    error_message: str | None
+    traceback: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Dead letters that failed alike."""
+
+    queue: str
+    reason: str
+    error_type: str | None
+    count: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How far a replay has got: `conflicts` are the dead letters that could not go back."""
+
+    selected: int
+    replayed: int = 0
+    conflicts: tuple[int, ...] = ()
+
+
+class DeadLetters:
+    """The dead letters of one client's tables; every call is a transaction of its own."""
+
+    def __init__(self, client: OutboxClient) -> None:
+        if client.dlq_table is None:
+            msg = "There is no dead-letter table: pass dlq_table=make_dlq_table(metadata) to the client."
+            raise InvalidOption(msg)
+        self._client = client
+
+    async def _fetch(self, name: str, values: Mapping[str, Any]) -> Rows:
+        async with self._client.engine.begin() as connection:
+            opened = await through(connection, self._client.table, self._client.dlq_table)
+            return await opened.fetch(opened.sql("dead", name), values)
+
+    async def _frontier(self) -> int:
+        return int((await self._fetch("frontier", {}))[0][0])
+
+    async def find(self, selection: Selection, *, limit: int = 100, before: int | None = None) -> list[DeadLetter]:
+        """Dead letters, newest first; `before` is the last id of the page before."""
+        values = selection.values() | {"limit": limit, "before": before or 2**63 - 1}
+        rows = await self._fetch("list_dead", values)
+        return [_letter(row) for row in rows]
+
+    async def groups(self, queue: str | None = None) -> list[ErrorGroup]:
+        """How many failed alike, the most numerous first."""
+        return [ErrorGroup(*row) for row in await self._fetch("group_dead", {"queue": queue})]
+
+    async def count(self, selection: Selection) -> int:
+        """How many there are."""
+        values = selection.values() | {"frontier": await self._frontier()}
+        return int((await self._fetch("count_dead", values))[0][0])
+
+    async def replay(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = False,
+        rate: float | None = None,
+        slice_size: int = SLICE,
+        on_progress: Callable[[Replay], object] | None = None,
+    ) -> Replay:
+        """Put the selection back into its queues, at most `rate` messages a second."""
+        if rate is not None and not rate > 0:
+            msg = f"rate must be a number of messages a second above 0, not {rate}."
+            raise InvalidOption(msg)
+        values = selection.values() | {"frontier": await self._frontier()}
+        progress = Replay(selected=int((await self._fetch("count_dead", values))[0][0]))
+        if dry_run:
+            return progress
+        size = slice_size if rate is None else max(1, min(slice_size, int(rate)))
+        after = -(2**63)
+        while rows := await self._fetch("replay", values | {"after": after, "slice": size}):
+            after = rows[-1][1]
+            back = [row for row in rows if row[5]]
+            refused = tuple(int(row[0]) for row in rows if not row[5])
+            progress = Replay(progress.selected, progress.replayed + len(back), progress.conflicts + refused)
+            self._wake(back)
+            if on_progress is not None:
+                on_progress(progress)
+            if rate is not None:
+                await asyncio.sleep(len(rows) / rate)
+        return progress
+
+    def _wake(self, rows: Sequence[Sequence[Any]]) -> None:
+        for queue, keyed, priority in {(row[2], row[3], row[4]) for row in rows}:
+            self._client.wakeups.tell(Hint(queue, priorities=frozenset((priority,)), keyed=keyed, keyless=not keyed))
+
+    async def edit(
+        self, letter_id: int, *, payload: bytes | None = None, headers: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Change the body or the headers; False if there is no such dead letter."""
+        row = checked(Envelope(queue="edit", body=payload or b"", headers=headers))
+        values = {"id": letter_id, "payload": None if payload is None else row.payload, "headers": row.headers}
+        return bool(await self._fetch("edit_dead", values))
+
+    async def edit_and_replay(
+        self, letter_id: int, *, payload: bytes | None = None, headers: Mapping[str, Any] | None = None
+    ) -> Replay:
+        """Change one dead letter and put it back."""
+        await self.edit(letter_id, payload=payload, headers=headers)
+        return await self.replay(Selection(ids=[letter_id]))
+
+    async def purge(self, selection: Selection, *, slice_size: int = 1000) -> int:
+        """Delete the selection for good; returns how many."""
+        values = selection.values() | {"frontier": await self._frontier(), "slice": slice_size}
+        purged = 0
+        while rows := await self._fetch("purge_dead", values):
+            purged += len(rows)
+        return purged
+
+
+def _letter(row: Sequence[Any]) -> DeadLetter:
+    return DeadLetter(*(json.loads(value or "{}") if place == 5 else value for place, value in enumerate(row)))

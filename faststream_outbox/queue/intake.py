@@ -1,0 +1,116 @@
+"""What one worker wants from the claimer: its lanes, its keys, and when to look from the beginning.
+
+Pure bookkeeping on given times; the claimer asks and reports. One intake per worker.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+
+from faststream_outbox.queue.keys import KeyRing
+from faststream_outbox.queue.lane import Lane
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.wakeup.hint import Hint
+
+KEEP_LANE_SECONDS = 60.0
+BACKOFF = 1.5
+JITTER = 0.1
+
+LaneName = tuple[str, int, bool]
+"""Queue, priority, and whether its messages have keys."""
+
+
+def next_interval(current: float, options: WorkerOptions, *, found: bool) -> float:
+    """Seconds between looks from the beginning: short while there is work, growing while there is none."""
+    if found:
+        return options.min_fetch_interval
+    # A lease that ran out is found by such a look, so it must not be rarer than leases are long.
+    ceiling = min(options.max_fetch_interval, max(options.min_fetch_interval, options.lease_ttl_seconds / 2))
+    return min(ceiling, current * BACKOFF)
+
+
+class Intake:
+    """Lanes and keys of one worker's queues."""
+
+    def __init__(self, queues: Sequence[str], options: WorkerOptions) -> None:
+        self.queues = tuple(queues)
+        self.options = options
+        self.keys = KeyRing()
+        self.lanes: dict[LaneName, Lane] = {}
+        self.turn = 0
+        self.scan_at = 0.0
+        self.earliest_scan = 0.0
+        self.walked: dict[str, str] = {}
+        self._interval = options.min_fetch_interval
+        self._found = False
+        for queue in self.queues:
+            self.lane((queue, 0, False))
+
+    def lane(self, name: LaneName) -> Lane:
+        """The lane of that name, made if need be."""
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane(*name)
+        return lane
+
+    def hint(self, hint: Hint, now: float) -> None:
+        """Somebody published, released or resumed."""
+        if hint.queue is not None and hint.queue not in self.queues:
+            return
+        for lane in self._meant(hint):
+            if hint.due_in > 0:
+                lane.note_due(now + hint.due_in)
+            else:
+                lane.hint(now)
+        if hint.scan:
+            self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
+
+    def _meant(self, hint: Hint) -> Iterable[Lane]:
+        queues = self.queues if hint.queue is None else (hint.queue,)
+        kinds = [keyed for keyed, meant in ((False, hint.keyless), (True, hint.keyed)) if meant]
+        if hint.priorities:
+            return [
+                self.lane((queue, priority, keyed))
+                for queue in queues
+                for priority in hint.priorities
+                for keyed in kinds
+            ]
+        for queue in queues:
+            for keyed in kinds:
+                self.lane((queue, 0, keyed))
+        return [lane for lane in self.lanes.values() if lane.queue in queues and lane.keyed in kinds]
+
+    def awaken(self, now: float) -> None:
+        """Mark the lanes whose time has come."""
+        for lane in self.lanes.values():
+            lane.awaken(now)
+
+    def wet(self, *, keyed: bool) -> list[Lane]:
+        """The lanes that may have something to claim."""
+        return [lane for lane in self.lanes.values() if lane.keyed is keyed and lane.is_wet]
+
+    def found(self) -> None:
+        """Something was claimed: the queue is not idle."""
+        self._found = True
+
+    def scanned(self, seen: Mapping[LaneName, None], now: float, took: float) -> None:
+        """A look from the beginning starts: `seen` are the lanes that have messages."""
+        self._interval = next_interval(self._interval, self.options, found=self._found)
+        self._found = False
+        spread = 1.0 + random.uniform(-JITTER, JITTER)
+        self.earliest_scan = now + max(0.1, 20 * took)
+        self.scan_at = now + max(self._interval * spread, 10 * took)
+        for name in seen:
+            self.lane(name)
+        for name, lane in list(self.lanes.items()):
+            is_plain = name[1] == 0 and not name[2]
+            if name not in seen and not is_plain and now - lane.hinted_at > KEEP_LANE_SECONDS and not lane.is_wet:
+                del self.lanes[name]
+            elif not lane.keyed:
+                lane.scan()
+            else:
+                lane.hint(lane.hinted_at)
+                lane.is_due_known = False
+
+    def wakes_at(self) -> float:
+        """When there is something to do even if nobody calls."""
+        return min(self.scan_at, *(lane.wakes_at() for lane in self.lanes.values()))

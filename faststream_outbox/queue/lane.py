@@ -1,0 +1,127 @@
+"""Lanes: how far a claimer has got in each queue and priority, and how many messages to take from each.
+
+A claim starts its index scan at the lane's floor, so that leased rows and dead index entries below
+it are not walked again and again. The floor may be too high for three reasons, each with its cure:
+publishers overlap, so rows appear a little below it (it is lowered by a grace, at most every few
+milliseconds); a row is released or its lease runs out (the owner's scan starts from the beginning,
+now and then); a transaction took very long (the same scan finds it). Pure: times are given. Used by
+`claimer`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+GRACE = 1.0
+SHORTEST_REWIND = 0.01
+PATIENCE = 5.0
+AFTER_ALL_IDS = 2**63 - 1
+
+NEVER = float("inf")
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One queue and priority, of messages with keys or without."""
+
+    queue: str
+    priority: int
+    keyed: bool
+    floor_at: datetime = BEGINNING
+    floor_id: int = 0
+    is_wet: bool = True
+    wants_rewind: bool = False
+    rewind_from: float = 0.0
+    due_at: float = NEVER
+    is_due_known: bool = False
+    passed_over_since: float | None = None
+    hinted_at: float = 0.0
+
+    def hint(self, now: float) -> None:
+        """There may be new messages, also a little below the floor."""
+        self.is_wet = self.wants_rewind = True
+        self.hinted_at = now
+
+    def note_due(self, at: float) -> None:
+        """A message falls due then."""
+        self.due_at = min(self.due_at, at)
+
+    def scan(self) -> None:
+        """Start from the beginning with the next claim."""
+        self.floor_at, self.floor_id = BEGINNING, 0
+        self.is_wet, self.wants_rewind = True, False
+        self.is_due_known = False
+
+    def grace(self, now: float) -> float:
+        """Seconds by which the next claim may look below the floor; 0 if it looked just now."""
+        if not self.wants_rewind or now < self.rewind_from:
+            return 0.0
+        self.wants_rewind = False
+        return GRACE
+
+    def looked(
+        self, now: float, took: float, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool
+    ) -> None:
+        """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
+        self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 10 * took))
+        if full and last is not None:
+            self.floor_at, self.floor_id = last
+            return
+        # Everything due by then was seen.
+        self.floor_at, self.floor_id = server_now, AFTER_ALL_IDS
+        self.is_wet = False
+        self.is_due_known = False
+        self.due_at = NEVER
+        self.passed_over_since = None
+
+    def awaken(self, now: float) -> None:
+        """Mark what has fallen due, and a look below the floor that may now be made."""
+        if self.due_at <= now:
+            self.due_at = NEVER
+            self.is_due_known = False
+            self.is_wet = True
+        if self.wants_rewind and now >= self.rewind_from:
+            self.is_wet = True
+
+    def wakes_at(self) -> float:
+        """When there is something to do even if nobody calls."""
+        return min(self.due_at, self.rewind_from if self.wants_rewind else NEVER)
+
+
+def shares(lanes: Sequence[Lane], room: int, turn: int, now: float) -> list[tuple[Lane, int]]:
+    """How many messages to take from each lane, `room` in all.
+
+    Queues get equal shares, and what does not divide goes to each in turn. Within a queue the highest
+    priority goes first and takes all, but a lane that was passed over for longer than `PATIENCE`
+    gets a tenth, so that old messages of low priority get through a flood of high ones.
+    """
+    queues: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        queues.setdefault(lane.queue, []).append(lane)
+    names = sorted(queues)
+    each, rest = divmod(room, len(names)) if names else (0, 0)
+    result: list[tuple[Lane, int]] = []
+    for place, name in enumerate(names[turn % len(names) :] + names[: turn % len(names)] if names else []):
+        quota = each + (1 if place < rest else 0)
+        if quota:
+            result += _by_priority(queues[name], quota, now)
+    return result
+
+
+def _by_priority(lanes: list[Lane], quota: int, now: float) -> list[tuple[Lane, int]]:
+    first, *others = sorted(lanes, key=lambda lane: -lane.priority)
+    first.passed_over_since = None
+    result: list[tuple[Lane, int]] = []
+    for lane in others:
+        if lane.passed_over_since is None:
+            lane.passed_over_since = now
+        elif now - lane.passed_over_since > PATIENCE and quota > 1:
+            part = max(1, quota // 10)
+            quota -= part
+            result.append((lane, part))
+        elif now - lane.passed_over_since > PATIENCE:
+            # Room for one: the lane that waited takes this turn.
+            lane.passed_over_since = now
+            return [(lane, 1)]
+    return [(first, quota), *result]

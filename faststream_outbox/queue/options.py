@@ -1,0 +1,104 @@
+"""Options of a worker: names, defaults and what cannot work.
+
+Checked when the worker is made, so that the error points at the line that made it.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from faststream_outbox.envelope import checked_queue
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.queue.outcome import OnUndecided
+from faststream_outbox.queue.retry import DEFAULT_RETRY, check_strategy
+
+LONGEST_SECONDS = 365 * 24 * 3600.0
+
+OnLeaseLost = Literal["continue", "cancel"]
+OnDead = Literal["continue", "block"]
+TerminalHook = Callable[[Any], Awaitable[object] | object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker claims and what it does with outcomes."""
+
+    max_workers: int = 1
+    fetch_batch_size: int = 10
+    min_fetch_interval: float = 1.0
+    max_fetch_interval: float = 10.0
+    lease_ttl_seconds: float = 60.0
+    max_deliveries: int | None = None
+    crash_limit: int = 100
+    retry_strategy: object = field(default_factory=lambda: DEFAULT_RETRY)
+    on_undecided: OnUndecided = "retry"
+    on_lease_lost: OnLeaseLost = "continue"
+    on_dead: OnDead = "continue"
+    on_terminal_failure: TerminalHook | None = None
+    graceful_timeout: float | None = 15.0
+    batch: bool = False
+    batch_size: int | None = None
+    batch_wait: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_workers", "fetch_batch_size", "crash_limit"):
+            _check_count(name, getattr(self, name))
+        for name in ("max_deliveries", "batch_size"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name))
+        for name in ("min_fetch_interval", "max_fetch_interval", "lease_ttl_seconds"):
+            _check_seconds(name, getattr(self, name))
+        if self.graceful_timeout is not None:
+            _check_seconds("graceful_timeout", self.graceful_timeout, zero=True)
+        _check_seconds("batch_wait", self.batch_wait, zero=True)
+        if self.min_fetch_interval > self.max_fetch_interval:
+            msg = (
+                f"min_fetch_interval={self.min_fetch_interval} exceeds max_fetch_interval={self.max_fetch_interval}: "
+                "the first is where idle polling starts, the second where it ends."
+            )
+            raise InvalidOption(msg)
+        for name, allowed in (
+            ("on_undecided", ("retry", "release", "done", "dead")),
+            ("on_lease_lost", ("continue", "cancel")),
+            ("on_dead", ("continue", "block")),
+        ):
+            if getattr(self, name) not in allowed:
+                msg = f"{name} must be one of {allowed}, not {getattr(self, name)!r}."
+                raise InvalidOption(msg)
+        check_strategy(self.retry_strategy)
+
+    @property
+    def most_per_call(self) -> int:
+        """Messages handed to a handler at once."""
+        return (self.batch_size or self.fetch_batch_size) if self.batch else 1
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        msg = f"{name} must be an int, not {type(value).__name__}."
+        raise InvalidOptionType(msg)
+    if value < 1:
+        msg = f"{name} must be at least 1, not {value}."
+        raise InvalidOption(msg)
+
+
+def _check_seconds(name: str, value: object, *, zero: bool = False) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        msg = f"{name} must be a number of seconds, not {type(value).__name__}."
+        raise InvalidOptionType(msg)
+    if not math.isfinite(value) or value > LONGEST_SECONDS or value < 0 or (value == 0 and not zero):
+        msg = f"{name} must be a finite number of seconds above 0, not {value}."
+        raise InvalidOption(msg)
+
+
+def checked_queues(queues: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """The queue names of a worker, in order; none twice."""
+    names = tuple(checked_queue(queue) for queue in ([queues] if isinstance(queues, str) else queues))
+    if not names:
+        msg = "A worker needs at least one queue."
+        raise InvalidOption(msg)
+    if len(set(names)) != len(names):
+        msg = f"A queue is named twice: {names}."
+        raise InvalidOption(msg)
+    return names

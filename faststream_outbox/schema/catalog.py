@@ -1,0 +1,188 @@
+"""A table as the live database has it, read from PostgreSQL's catalog in one pass of plain queries.
+
+`read` returns what is there, or that nothing is; it changes nothing and needs no rights beyond
+connecting. The queries run on PostgreSQL 15 and later. Called by `schema.check`.
+"""
+
+from typing import Any
+
+from sqlalchemy import Row, TextClause, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from faststream_outbox.schema.names import quoted
+from faststream_outbox.schema.shape import Absent, Found, FoundCheck, FoundColumn, FoundIndex
+
+# The relation that a name means under the connection's search path.
+_RELATION = text("""
+    SELECT c.oid::bigint AS oid,
+           n.nspname::text AS schema_name,
+           c.relname::text AS table_name,
+           c.relkind = 'r' AS ordinary,
+           c.relpersistence <> 'u' AS logged,
+           coalesce(c.reloptions, '{}')::text[] AS options
+      FROM pg_catalog.pg_class c
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     WHERE c.oid = to_regclass(CAST(:name AS text))
+""")
+
+# Whether a schema exists.
+_SCHEMA = text("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = CAST(:schema AS text))")
+
+# Columns with their types and defaults, and the sequence that a column draws from or owns.
+_COLUMNS = text("""
+    SELECT a.attname::text AS name,
+           format_type(a.atttypid, a.atttypmod) AS type,
+           NOT a.attnotnull AS nullable,
+           coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS default_expression,
+           a.attidentity <> '' AS identity,
+           a.attgenerated <> '' AS generated,
+           s.name AS sequence,
+           coalesce(s.sound, true) AS sound
+      FROM pg_catalog.pg_attribute a
+      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+      LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+      LEFT JOIN LATERAL (
+           SELECT format('%I.%I', sn.nspname, sc.relname) AS name,
+                  q.seqincrement > 0 AND q.seqcache = 1 AND NOT q.seqcycle
+                  AND q.seqmax = 9223372036854775807 AS sound
+             FROM pg_catalog.pg_depend p
+             JOIN pg_catalog.pg_sequence q
+               ON q.seqrelid = CASE p.classid WHEN 'pg_class'::regclass THEN p.objid ELSE p.refobjid END
+             JOIN pg_catalog.pg_class sc ON sc.oid = q.seqrelid
+             JOIN pg_catalog.pg_namespace sn ON sn.oid = sc.relnamespace
+            WHERE p.refclassid = 'pg_class'::regclass
+              AND (p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid
+                   OR p.classid = 'pg_class'::regclass AND p.refobjid = a.attrelid
+                      AND p.refobjsubid = a.attnum AND p.deptype IN ('a', 'i'))
+            ORDER BY p.classid = 'pg_attrdef'::regclass DESC, p.deptype = 'i' DESC
+            LIMIT 1
+           ) s ON true
+     WHERE a.attrelid = CAST(:oid AS oid) AND a.attnum > 0 AND NOT a.attisdropped
+     ORDER BY a.attnum
+""")
+
+# Indexes by definition, with every column that they depend on and whether they can be used.
+_INDEXES = text("""
+    SELECT c.relname::text AS name,
+           m.amname::text AS method,
+           i.indisunique AS is_unique,
+           i.indisprimary AS is_primary,
+           i.indisvalid AND i.indisready AND i.indislive AS usable,
+           pg_get_expr(i.indpred, i.indrelid) AS predicate,
+           (SELECT k.conname::text
+              FROM pg_catalog.pg_constraint k
+             WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x')
+           ) AS constraint_name,
+           ARRAY(
+             SELECT coalesce(a.attname::text, pg_get_indexdef(i.indexrelid, n, true))
+                    || CASE WHEN l.oid <> a.attcollation THEN ' COLLATE ' || l.collname ELSE '' END
+                    || CASE WHEN o.opcdefault THEN '' ELSE ' ' || o.opcname END
+                    || CASE WHEN i.indoption[n - 1] & 1 = 1 THEN ' DESC' ELSE '' END
+                    || CASE WHEN i.indoption[n - 1] & 2 = 2 THEN ' NULLS FIRST' ELSE '' END
+               FROM generate_series(1, i.indnkeyatts) AS n
+               JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[n - 1]
+               LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[n - 1]
+               LEFT JOIN pg_catalog.pg_collation l ON l.oid = i.indcollation[n - 1]
+              ORDER BY n
+           ) AS column_names,
+           ARRAY(
+             SELECT pg_get_indexdef(i.indexrelid, n, true)
+               FROM generate_series(i.indnkeyatts + 1, i.indnatts) AS n
+           ) AS included,
+           ARRAY(
+             SELECT a.attname::text
+               FROM pg_catalog.pg_attribute a
+              WHERE a.attrelid = i.indrelid AND a.attnum > 0
+                AND (a.attnum = ANY (i.indkey)
+                     OR EXISTS (SELECT
+                                  FROM pg_catalog.pg_depend p
+                                 WHERE p.classid = 'pg_class'::regclass AND p.objid = i.indexrelid
+                                   AND p.refclassid = 'pg_class'::regclass AND p.refobjid = i.indrelid
+                                   AND p.refobjsubid = a.attnum))
+           ) AS mentions,
+           EXISTS (
+             SELECT
+               FROM pg_catalog.pg_stat_progress_create_index b
+              WHERE b.datname = current_database() AND (b.relid = i.indrelid OR b.relid IS NULL)
+           ) AS building
+      FROM pg_catalog.pg_index i
+      JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+      JOIN pg_catalog.pg_am m ON m.oid = c.relam
+     WHERE i.indrelid = CAST(:oid AS oid)
+     ORDER BY c.relname
+""")
+
+# The primary key and the check constraints; PostgreSQL 18 can store constraints that it does not enforce.
+_CONSTRAINTS = text("""
+    SELECT k.conname::text AS name,
+           k.contype = 'p' AS is_primary,
+           pg_get_expr(k.conbin, k.conrelid) AS predicate,
+           coalesce((to_jsonb(k) ->> 'conenforced')::boolean, true) AS enforced,
+           ARRAY(
+             SELECT a.attname::text
+               FROM unnest(k.conkey) WITH ORDINALITY AS u (attnum, place)
+               JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.attnum
+              ORDER BY u.place
+           ) AS column_names
+      FROM pg_catalog.pg_constraint k
+     WHERE k.conrelid = CAST(:oid AS oid) AND k.contype IN ('p', 'c')
+     ORDER BY k.conname
+""")
+
+
+async def read(connection: AsyncConnection, table: str, schema: str | None) -> Found | Absent:
+    """What the database has under this name; without a schema, the search path decides."""
+    relation = (await connection.execute(_RELATION, {"name": quoted(table, schema)})).one_or_none()
+    if relation is None:
+        exists = schema is None or bool(await connection.scalar(_SCHEMA, {"schema": schema}))
+        return Absent(schema_exists=exists)
+    columns = await _rows(connection, _COLUMNS, relation.oid)
+    indexes = await _rows(connection, _INDEXES, relation.oid)
+    constraints = await _rows(connection, _CONSTRAINTS, relation.oid)
+    primary = next((row for row in constraints if row.is_primary), None)
+    checks = [row for row in constraints if not row.is_primary]
+    return Found(
+        table=relation.table_name,
+        schema=relation.schema_name,
+        columns=tuple(_column(row) for row in columns),
+        primary_key=() if primary is None else tuple(primary.column_names),
+        primary_key_name=None if primary is None else primary.name,
+        indexes=tuple(_index(row) for row in indexes),
+        checks=tuple(FoundCheck(row.name, row.predicate, row.enforced) for row in checks),
+        options=dict(option.split("=", 1) for option in relation.options),
+        ordinary=relation.ordinary,
+        logged=relation.logged,
+    )
+
+
+async def _rows(connection: AsyncConnection, query: TextClause, oid: int) -> list[Row[Any]]:
+    return list(await connection.execute(query, {"oid": oid}))
+
+
+def _column(row: Row[Any]) -> FoundColumn:
+    return FoundColumn(
+        name=row.name,
+        type=row.type,
+        nullable=row.nullable,
+        default=row.default_expression,
+        identity=row.identity,
+        generated=row.generated,
+        sequence=row.sequence,
+        sound=row.sound,
+    )
+
+
+def _index(row: Row[Any]) -> FoundIndex:
+    return FoundIndex(
+        name=row.name,
+        columns=tuple(row.column_names),
+        unique=row.is_unique,
+        predicate=row.predicate,
+        method=row.method,
+        included=tuple(row.included),
+        mentions=frozenset(row.mentions),
+        constraint=row.constraint_name,
+        primary=row.is_primary,
+        usable=row.usable,
+        building=row.building,
+    )

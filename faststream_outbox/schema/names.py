@@ -1,0 +1,73 @@
+"""Names derived from a table: quoted identifiers for SQL, and the channel of its wake-ups.
+
+PostgreSQL cuts identifiers at 63 bytes without a word, and two cut names may collide, so a table
+whose derived names would not fit is refused when it is described.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Table
+from sqlalchemy.dialects.postgresql.base import PGDialect
+
+from faststream_outbox.errors import InvalidOption
+
+MAX_IDENTIFIER_BYTES = 63
+PAUSED = "$paused"
+"""Reserved queue name: a row of it whose `timer_id` is a queue's name pauses that queue."""
+
+# Under the default parameter style, SQLAlchemy doubles percent signs in names; text() does that by itself.
+# SQLAlchemy does not annotate its dialects' constructors.
+DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]
+_preparer = DIALECT.identifier_preparer
+
+
+def checked_identifier(table_name: str, suffixes: tuple[str, ...]) -> str:
+    """Return `table_name` if it and every name made of it and a suffix fit PostgreSQL's limit."""
+    if not table_name or "\x00" in table_name:
+        msg = f"Table name {table_name!r} is empty or contains NUL; give the table a plain name."
+        raise InvalidOption(msg)
+    longest = max(suffixes, key=len)
+    size = len((table_name + longest).encode())
+    if size > MAX_IDENTIFIER_BYTES:
+        msg = (
+            f"Table name {table_name!r} is too long: {table_name + longest!r} needs {size} bytes and "
+            f"PostgreSQL keeps {MAX_IDENTIFIER_BYTES}. "
+            f"Use a name of at most {MAX_IDENTIFIER_BYTES - len(longest)} bytes."
+        )
+        raise InvalidOption(msg)
+    return table_name
+
+
+def quoted(name: str, schema: str | None = None) -> str:
+    """A name as SQL, quoted if it needs to be, after its schema if it has one."""
+    return _preparer.quote(name) if schema is None else f"{_preparer.quote(schema)}.{_preparer.quote(name)}"
+
+
+def quoted_name(table: Table, schema_map: Mapping[str | None, str | None] | None = None) -> str:
+    """The table's name as SQL, with its schema, after SQLAlchemy's `schema_translate_map`."""
+    schema = table.schema if schema_map is None else schema_map.get(table.schema, table.schema)
+    return quoted(table.name, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Everything that statements need to know about the tables, as SQL text."""
+
+    table: str
+    dead: str | None
+    channel: str
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        dlq_table: Table | None = None,
+        schema_map: Mapping[str | None, str | None] | None = None,
+    ) -> "Names":
+        """Names of an outbox table and, if there is one, of its dead-letter table."""
+        return cls(
+            table=quoted_name(table, schema_map),
+            dead=None if dlq_table is None else quoted_name(dlq_table, schema_map),
+            channel=f"outbox_{table.name}",
+        )

@@ -1,0 +1,105 @@
+"""The tables as SQLAlchemy objects on the caller's own MetaData, for Alembic or `create_all`.
+
+The package never creates or alters them by itself. No index mentions a lease column and a page is
+filled to less than half when rows are inserted, so that claiming a message is a HOT update: it
+touches no index, and the row's second version finds room on the same page. Rows of a queue are
+short-lived, so the space is cheap.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+
+from faststream_outbox.schema.names import checked_identifier
+
+NAME_LENGTH = 255
+FILLFACTOR = 45
+
+_OUTBOX_SUFFIXES = ("_timer_id_uq", "_key_due_idx", "_claim_idx", "_key_idx", "_lease_ck", "_id_seq")
+_DLQ_SUFFIXES = ("_queue_failed_idx", "_key_idx", "_id_seq")
+
+
+def make_outbox_table(metadata: MetaData, table_name: str = "outbox") -> Table:
+    """Describe the queue's table on `metadata`, under its schema and naming convention."""
+    name = checked_identifier(table_name, _OUTBOX_SUFFIXES)
+    table = Table(
+        name,
+        metadata,
+        Column("id", BigInteger, primary_key=True, autoincrement=True),
+        Column("queue", String(NAME_LENGTH), nullable=False),
+        Column("payload", LargeBinary, nullable=False),
+        Column("headers", JSONB, nullable=True),
+        Column("attempts_count", BigInteger, nullable=False, server_default=text("0")),
+        Column("deliveries_count", BigInteger, nullable=False, server_default=text("0")),
+        Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        Column("next_attempt_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        Column("first_attempt_at", DateTime(timezone=True), nullable=True),
+        Column("last_attempt_at", DateTime(timezone=True), nullable=True),
+        Column("acquired_at", DateTime(timezone=True), nullable=True),
+        Column("acquired_token", UUID(as_uuid=True), nullable=True),
+        Column("timer_id", String(NAME_LENGTH), nullable=True),
+        Column("key", Text, nullable=True),
+        Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+        # A column of its own, because a row's id is drawn anew by restores and copies, and headers are the user's.
+        Column("message_id", UUID(as_uuid=True), nullable=False, server_default=text("gen_random_uuid()")),
+        CheckConstraint("(acquired_token IS NULL) = (acquired_at IS NULL)", name=f"{name}_lease_ck"),
+        postgresql_with={"fillfactor": FILLFACTOR},
+    )
+    columns = table.c
+    due = (columns.queue, columns.priority, columns.next_attempt_at, columns.id)
+    Index(f"{name}_claim_idx", *due, postgresql_where=columns.key.is_(None))
+    Index(f"{name}_key_due_idx", *due, postgresql_where=columns.key.is_not(None))
+    Index(f"{name}_key_idx", columns.queue, columns.key, columns.id, postgresql_where=columns.key.is_not(None))
+    Index(
+        f"{name}_timer_id_uq",
+        columns.queue,
+        columns.timer_id,
+        unique=True,
+        postgresql_where=columns.timer_id.is_not(None),
+    )
+    return table
+
+
+def make_dlq_table(metadata: MetaData, table_name: str = "outbox_dlq") -> Table:
+    """Describe the dead letters' table on `metadata`, under its schema and naming convention."""
+    name = checked_identifier(table_name, _DLQ_SUFFIXES)
+    table = Table(
+        name,
+        metadata,
+        Column("id", BigInteger, primary_key=True, autoincrement=True),
+        Column("original_id", BigInteger, nullable=False),
+        Column("message_id", UUID(as_uuid=True), nullable=False),
+        Column("queue", String(NAME_LENGTH), nullable=False),
+        Column("payload", LargeBinary, nullable=False),
+        Column("headers", JSONB, nullable=True),
+        Column("key", Text, nullable=True),
+        Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+        Column("timer_id", String(NAME_LENGTH), nullable=True),
+        Column("attempts_count", BigInteger, nullable=False, server_default=text("0")),
+        Column("deliveries_count", BigInteger, nullable=False, server_default=text("0")),
+        Column("created_at", DateTime(timezone=True), nullable=False),
+        Column("first_attempt_at", DateTime(timezone=True), nullable=True),
+        Column("last_attempt_at", DateTime(timezone=True), nullable=True),
+        Column("failed_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        Column("failure_reason", String(64), nullable=False),
+        Column("last_exception", Text, nullable=True),
+        Column("error_type", Text, nullable=True),
+        Column("error_message", Text, nullable=True),
+        Column("traceback", Text, nullable=True),
+    )
+    columns = table.c
+    Index(f"{name}_queue_failed_idx", columns.queue, columns.failed_at)
+    Index(f"{name}_key_idx", columns.queue, columns.key, postgresql_where=columns.key.is_not(None))
+    return table

@@ -1,0 +1,64 @@
+"""The start/stop contract of everything that runs in the background.
+
+`start` twice is once, `stop` before `start` does nothing, `stop` awaits what it ends, and a loop
+that crashes is started again with a growing pause and says so. Subclasses write `_loop` (one task's
+whole life); owners call `start` and `stop` and nothing else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: 0.05, 0.1, 0.2 … 5."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+
+
+class Service:
+    """One background task that outlives its own crashes."""
+
+    def __init__(
+        self, name: str, loop: Callable[[], Awaitable[None]], crashed: Callable[[str, Exception], None]
+    ) -> None:
+        self.name = name
+        self._run = loop
+        self._crashed = crashed
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the task exists and has not ended."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begin, unless already running."""
+        if not self.is_running:
+            self._task = asyncio.get_running_loop().create_task(self._supervise(), name=self.name)
+
+    async def stop(self) -> None:
+        """End the task and wait until it is gone."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if task is asyncio.current_task():
+            msg = f"{self.name} cannot be stopped from its own task."
+            raise RuntimeError(msg)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def _supervise(self) -> None:
+        failures = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                await self._run()
+            except Exception as error:  # noqa: BLE001 - reported, and the loop goes on
+                failures = 1 if loop.time() - began > LONGEST_PAUSE else failures + 1
+                self._crashed(self.name, error)
+                await asyncio.sleep(pause_after(failures))
+            else:
+                return

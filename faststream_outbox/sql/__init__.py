@@ -1,0 +1,89 @@
+"""Named statements, and the connections that run them.
+
+Each `.sql` file beside this module holds statements that start with `-- name: <name>` and a line of
+description. `{table}` and `{dead}` stand for the quoted table names and are filled once; `:name` is
+a parameter, written as each driver wants it. Used by every engine; nothing else in the package
+holds SQL, except the catalog questions of `schema`. What stands between `/*if dead*/` and `/*end*/`
+is left out where there is no dead-letter table.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.schema.names import Names
+
+__all__ = ["Statement", "statements"]
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_IF_DEAD = re.compile(r"/\*if dead\*/(.*?)/\*end\*/", re.DOTALL)
+_HEADING = re.compile(r"^-- name: (\w+)\n-- (.+)\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement with its names filled, in the parameter styles of the drivers."""
+
+    name: str
+    description: str
+    dollar: str
+    pyformat: str
+    parameters: tuple[str, ...]
+
+    def arguments(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values in the order of `dollar`'s placeholders."""
+        return tuple(values[name] for name in self.parameters)
+
+
+def _compiled(name: str, description: str, body: str) -> Statement:
+    order: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return f"${order.setdefault(match[1], len(order) + 1)}"
+
+    dollar = _PARAMETER.sub(number, body)
+    pyformat = _PARAMETER.sub(r"%(\1)s", body.replace("%", "%%"))
+    return Statement(name, description, dollar, pyformat, tuple(order))
+
+
+@cache
+def _source(file: str) -> Mapping[str, tuple[str, str]]:
+    text = resources.files("faststream_outbox.sql").joinpath(f"{file}.sql").read_text(encoding="utf-8")
+    parts = _HEADING.split(text)[1:]
+    return {
+        name: (description, body.strip())
+        for name, description, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    }
+
+
+class Statements:
+    """The statements of one file for one set of tables; each is filled when it is first asked for."""
+
+    __slots__ = ("_file", "_filled", "_names")
+
+    def __init__(self, file: str, names: Names) -> None:
+        self._file = file
+        self._names = names
+        self._filled: dict[str, Statement] = {}
+
+    def __getitem__(self, name: str) -> Statement:
+        statement = self._filled.get(name)
+        if statement is None:
+            description, body = _source(self._file)[name]
+            body = _IF_DEAD.sub("" if self._names.dead is None else r"\1", body)
+            if "{dead}" in body and self._names.dead is None:
+                msg = f"{name!r} needs the dead-letter table: pass dlq_table=make_dlq_table(metadata)."
+                raise InvalidOption(msg)
+            filled = body.replace("{table}", self._names.table).replace("{dead}", self._names.dead or "")
+            statement = self._filled[name] = _compiled(name, description, filled)
+        return statement
+
+
+@cache
+def statements(file: str, names: Names) -> Statements:
+    """The statements of `file` with `names` filled in; the same object for the same names."""
+    return Statements(file, names)

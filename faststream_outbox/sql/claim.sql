@@ -1,0 +1,187 @@
+-- name: claim
+-- Leases up to a quota of due keyless messages in each lane, oldest first, from just above the lane's floor.
+with lane as materialized (
+    select l.queue, l.priority, l.quota, l.ttl,
+           least(l.floor_at, now() - make_interval(secs => l.grace)) as floor_at,
+           case when l.floor_at <= now() - make_interval(secs => l.grace) then l.floor_id else 0 end as floor_id
+    from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
+                :graces::float8[], :quotas::int[], :ttls::float8[])
+         as l (queue, priority, floor_at, floor_id, grace, quota, ttl)
+    where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = l.queue)
+), picked as materialized (
+    select m.place
+    from lane l
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.queue = l.queue and o.priority = l.priority and o.key is null
+          and (o.next_attempt_at, o.id) > (l.floor_at, l.floor_id)
+          and o.next_attempt_at <= now()
+          and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => l.ttl))
+        order by o.queue, o.priority, o.next_attempt_at, o.id
+        limit l.quota
+        for update skip locked
+    ) m
+), taken as (
+    update {table} o
+    set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
+    where o.ctid = any (array(select place from picked))
+    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+              o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id
+)
+select t.*, now(), false
+from (values (1)) as always (one)
+left join taken t on true
+
+-- name: claim_keys
+-- Leases, for each key, the run of its first due messages, if nobody holds any message near its head.
+with wanted as materialized (
+    select w.*
+    from unnest(:queues::text[], :keys::text[], :runs::int[], :ttls::float8[], :held_by_dead::boolean[])
+         as w (queue, key, run, ttl, held_by_dead)
+    where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = w.queue)
+      /*if dead*/
+      and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
+      /*end*/
+), seen as materialized (
+    select w.queue, w.key, w.run, m.*
+    from wanted w
+    cross join lateral (
+        select o.ctid as place, o.acquired_token as token,
+               row_number() over near_head as rank,
+               bool_and(o.next_attempt_at <= now()) over near_head as ready,
+               bool_and(o.acquired_token is null or o.acquired_at < now() - make_interval(secs => w.ttl))
+                   over () as free
+        from (
+            select h.ctid, h.id, h.acquired_token, h.acquired_at, h.next_attempt_at
+            from {table} h
+            where h.queue = w.queue and h.key = w.key
+              and (h.deliveries_count > 0 or h.next_attempt_at <= now())
+            order by h.queue, h.key, h.id
+            limit w.run + 3
+        ) o
+        window near_head as (order by o.id)
+    ) m
+), run as materialized (
+    select s.queue, s.key, s.place, s.token,
+           count(*) over (partition by s.queue, s.key) as length,
+           exists (select from seen x where x.queue = s.queue and x.key = s.key and x.rank > s.run) as more
+    from seen s
+    where s.free and s.ready and s.rank <= s.run
+), locked as materialized (
+    select r.queue, r.key, r.place, r.length, r.more,
+           count(*) over (partition by r.queue, r.key) as held
+    from run r
+    cross join lateral (
+        select from {table} o
+        where o.ctid = r.place and o.acquired_token is not distinct from r.token
+        for update skip locked
+    ) l
+)
+update {table} o
+set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
+where o.ctid = any (array(select place from locked where held = length))
+returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+          o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
+          o.acquired_at, (select bool_or(k.more) from locked k where k.queue = o.queue and k.key = o.key)
+
+-- name: find_keys
+-- Keys of due messages just above each keyed lane's floor, in due order, and the time; locks nothing.
+select l.queue, l.priority, m.key, m.next_attempt_at, m.id, now()
+from (
+    select u.queue, u.priority, u.quota,
+           least(u.floor_at, now() - make_interval(secs => u.grace)) as floor_at,
+           case when u.floor_at <= now() - make_interval(secs => u.grace) then u.floor_id else 0 end as floor_id
+    from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
+                :graces::float8[], :quotas::int[])
+         as u (queue, priority, floor_at, floor_id, grace, quota)
+) l
+left join lateral (
+    select o.key, o.next_attempt_at, o.id
+    from {table} o
+    where o.queue = l.queue and o.priority = l.priority and o.key is not null
+      and (o.next_attempt_at, o.id) > (l.floor_at, l.floor_id)
+      and o.next_attempt_at <= now()
+    order by o.queue, o.priority, o.next_attempt_at, o.id
+    limit l.quota
+) m on true
+
+-- name: walk_keys
+-- The next keys of a queue in key order after a given one, each with whether its head could be claimed now.
+with recursive step (key, n) as (
+    (
+        select o.key, 1
+        from {table} o
+        where o.queue = :queue and o.key is not null and o.key > :after
+        order by o.queue, o.key, o.id
+        limit 1
+    )
+    union all
+    select (
+        select o.key
+        from {table} o
+        where o.queue = :queue and o.key is not null and o.key > s.key
+        order by o.queue, o.key, o.id
+        limit 1
+    ), s.n + 1
+    from step s
+    where s.key is not null and s.n < :keys
+)
+select s.key, coalesce(h.claimable, false)
+from step s
+left join lateral (
+    select h.next_attempt_at <= now()
+           and (h.acquired_token is null or h.acquired_at < now() - make_interval(secs => :ttl)) as claimable
+    from {table} h
+    where h.queue = :queue and h.key = s.key and (h.deliveries_count > 0 or h.next_attempt_at <= now())
+    order by h.queue, h.key, h.id
+    limit 1
+) h on true
+where s.key is not null
+
+-- name: survey
+-- The priorities that each queue's messages have, without and with keys.
+select q.queue, k.keyed, p.priority
+from unnest(:queues::text[]) as q (queue)
+cross join (values (false), (true)) as k (keyed)
+cross join lateral (
+    with recursive step (priority) as (
+        select case when k.keyed
+            then (select o.priority from {table} o where o.queue = q.queue and o.key is not null
+                  order by o.queue, o.priority limit 1)
+            else (select o.priority from {table} o where o.queue = q.queue and o.key is null
+                  order by o.queue, o.priority limit 1)
+        end
+        union all
+        select case when k.keyed
+            then (select o.priority from {table} o
+                  where o.queue = q.queue and o.key is not null and o.priority > s.priority
+                  order by o.queue, o.priority limit 1)
+            else (select o.priority from {table} o
+                  where o.queue = q.queue and o.key is null and o.priority > s.priority
+                  order by o.queue, o.priority limit 1)
+        end
+        from step s
+        where s.priority is not null
+    )
+    select priority from step where priority is not null
+) p
+
+-- name: next_due
+-- Seconds until the first message above each lane's floor falls due, where there is one.
+select l.queue, l.priority, l.keyed, extract(epoch from d.due - clock_timestamp())::float8
+from unnest(:queues::text[], :priorities::smallint[], :keyed::boolean[], :floor_ats::timestamptz[])
+     as l (queue, priority, keyed, floor_at)
+cross join lateral (
+    select case when l.keyed
+        then (select o.next_attempt_at from {table} o
+              where o.queue = l.queue and o.priority = l.priority and o.key is not null
+                and o.next_attempt_at > l.floor_at and o.next_attempt_at < 'infinity'
+              order by o.queue, o.priority, o.next_attempt_at limit 1)
+        else (select o.next_attempt_at from {table} o
+              where o.queue = l.queue and o.priority = l.priority and o.key is null
+                and o.next_attempt_at > l.floor_at and o.next_attempt_at < 'infinity'
+              order by o.queue, o.priority, o.next_attempt_at limit 1)
+    end as due
+) d
+where d.due is not null

@@ -1,0 +1,99 @@
+-- name: frontier
+-- The newest dead letter: what dies later has a higher id and is not part of a selection made now.
+select coalesce(max(id), 0) from {dead}
+
+-- name: count_dead
+-- How many dead letters a selection has.
+select count(*)
+from {dead}
+where id <= :frontier
+  and (:ids::bigint[] is null or id = any (:ids::bigint[]))
+  and (:queue::text is null or queue = :queue::text)
+  and (:key::text is null or key = :key::text)
+  and (:reason::text is null or failure_reason = :reason::text)
+  and (:error_type::text is null or error_type = :error_type::text)
+  and (:since::timestamptz is null or failed_at >= :since::timestamptz)
+  and (:until::timestamptz is null or failed_at < :until::timestamptz)
+
+-- name: list_dead
+-- Dead letters of a selection, newest first.
+select id, original_id, message_id, queue, payload, headers::text, key, priority, timer_id, attempts_count,
+       deliveries_count, created_at, first_attempt_at, last_attempt_at, failed_at, failure_reason,
+       last_exception, error_type, error_message, traceback
+from {dead}
+where id < :before
+  and (:ids::bigint[] is null or id = any (:ids::bigint[]))
+  and (:queue::text is null or queue = :queue::text)
+  and (:key::text is null or key = :key::text)
+  and (:reason::text is null or failure_reason = :reason::text)
+  and (:error_type::text is null or error_type = :error_type::text)
+  and (:since::timestamptz is null or failed_at >= :since::timestamptz)
+  and (:until::timestamptz is null or failed_at < :until::timestamptz)
+order by id desc
+limit :limit
+
+-- name: group_dead
+-- Dead letters counted by queue, reason and type of error, with the first and the last time of each.
+select queue, failure_reason, error_type, count(*), min(failed_at), max(failed_at)
+from {dead}
+where :queue::text is null or queue = :queue::text
+group by queue, failure_reason, error_type
+order by count(*) desc, queue, failure_reason, error_type
+
+-- name: replay
+-- Puts the next slice of a selection back into the outbox under the messages' own ids, oldest message first.
+with chosen as materialized (
+    select *
+    from {dead}
+    where id <= :frontier and original_id > :after
+      and (:ids::bigint[] is null or id = any (:ids::bigint[]))
+      and (:queue::text is null or queue = :queue::text)
+      and (:key::text is null or key = :key::text)
+      and (:reason::text is null or failure_reason = :reason::text)
+      and (:error_type::text is null or error_type = :error_type::text)
+      and (:since::timestamptz is null or failed_at >= :since::timestamptz)
+      and (:until::timestamptz is null or failed_at < :until::timestamptz)
+    order by original_id
+    limit :slice
+    for update
+), back as (
+    insert into {table} (id, message_id, queue, payload, headers, key, priority, timer_id, created_at, next_attempt_at)
+    select original_id, message_id, queue, payload, headers, key, priority, timer_id, created_at, statement_timestamp()
+    from chosen
+    order by original_id
+    on conflict do nothing
+    returning id
+), gone as (
+    delete from {dead}
+    where id = any (array(select c.id from chosen c where c.original_id = any (array(select id from back))))
+)
+select c.id, c.original_id, c.queue, c.key is not null, c.priority,
+       c.original_id = any (array(select id from back))
+from chosen c
+order by c.original_id
+
+-- name: edit_dead
+-- Changes the body or the headers of a dead letter.
+update {dead}
+set payload = coalesce(:payload::bytea, payload), headers = coalesce(:headers::text::jsonb, headers)
+where id = :id
+returning id
+
+-- name: purge_dead
+-- Deletes the next slice of a selection for good.
+delete from {dead}
+where id = any (array(
+    select id
+    from {dead}
+    where id <= :frontier
+      and (:ids::bigint[] is null or id = any (:ids::bigint[]))
+      and (:queue::text is null or queue = :queue::text)
+      and (:key::text is null or key = :key::text)
+      and (:reason::text is null or failure_reason = :reason::text)
+      and (:error_type::text is null or error_type = :error_type::text)
+      and (:since::timestamptz is null or failed_at >= :since::timestamptz)
+      and (:until::timestamptz is null or failed_at < :until::timestamptz)
+    order by id
+    limit :slice
+))
+returning id

@@ -1,0 +1,110 @@
+-- name: publish_one
+-- Inserts one message and returns its id.
+insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id)
+values (:queue::text, :payload::bytea, :headers::text::jsonb, statement_timestamp(),
+        coalesce(:due_at::timestamptz, statement_timestamp() + make_interval(secs => :due_in::float8)),
+        :key::text, :priority::smallint, coalesce(:message_id::uuid, gen_random_uuid()))
+returning id
+
+-- name: publish_many
+-- Inserts messages in the order given, and returns their ids in that order.
+insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id)
+select m.queue, m.payload, m.headers::jsonb, statement_timestamp(),
+       coalesce(m.due_at, statement_timestamp() + make_interval(secs => m.due_in)),
+       m.key, m.priority, coalesce(m.message_id, gen_random_uuid())
+from unnest(:queues::text[], :payloads::bytea[], :headers::text[], :due_ats::timestamptz[], :due_ins::float8[],
+            :keys::text[], :priorities::smallint[], :message_ids::uuid[])
+     with ordinality
+     as m (queue, payload, headers, due_at, due_in, key, priority, message_id, place)
+order by m.place
+returning id
+
+-- name: publish_timers
+-- Inserts messages of which some have a timer_id; a taken timer_id is left, put off or replaced, as each says.
+with m as materialized (
+    select u.queue, u.payload, u.headers::jsonb as headers,
+           coalesce(u.due_at, statement_timestamp() + make_interval(secs => u.due_in)) as due,
+           u.key, u.priority, coalesce(u.message_id, gen_random_uuid()) as message_id, u.timer_id, u.conflict, u.place
+    from unnest(:queues::text[], :payloads::bytea[], :headers::text[], :due_ats::timestamptz[], :due_ins::float8[],
+                :keys::text[], :priorities::smallint[], :message_ids::uuid[], :timer_ids::text[], :conflicts::text[])
+         with ordinality
+         as u (queue, payload, headers, due_at, due_in, key, priority, message_id, timer_id, conflict, place)
+), ignoring as (
+    insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id, timer_id)
+    select queue, payload, headers, statement_timestamp(), due, key, priority, message_id, timer_id
+    from m where conflict = 'ignore' order by place
+    on conflict (queue, timer_id) where timer_id is not null do nothing
+    returning id, queue, timer_id
+), extending as (
+    insert into {table} as t
+        (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id, timer_id)
+    select queue, payload, headers, statement_timestamp(), due, key, priority, message_id, timer_id
+    from m where conflict = 'extend' order by place
+    on conflict (queue, timer_id) where timer_id is not null do update
+        set next_attempt_at = greatest(t.next_attempt_at, excluded.next_attempt_at)
+        where t.acquired_token is null
+    returning id, queue, timer_id
+), replacing as (
+    insert into {table} as t
+        (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id, timer_id)
+    select queue, payload, headers, statement_timestamp(), due, key, priority, message_id, timer_id
+    from m where conflict = 'replace' order by place
+    on conflict (queue, timer_id) where timer_id is not null do update
+        set payload = excluded.payload, headers = excluded.headers, created_at = excluded.created_at,
+            next_attempt_at = excluded.next_attempt_at, key = excluded.key, priority = excluded.priority,
+            message_id = excluded.message_id, attempts_count = 0, deliveries_count = 0,
+            first_attempt_at = null, last_attempt_at = null
+        where t.acquired_token is null
+    returning id, queue, timer_id
+)
+select id, queue, timer_id from ignoring
+union all
+select id, queue, timer_id from extending
+union all
+select id, queue, timer_id from replacing
+
+-- name: notify
+-- Wakes the workers of this table.
+select pg_notify(:channel, :payload)
+
+-- name: cancel_timer
+-- Deletes a timer that no worker holds.
+delete from {table}
+where queue = :queue and timer_id = :timer_id and acquired_token is null
+returning id
+
+-- name: unprocessed_of_queue
+-- The first messages of a queue to fall due, by id, leased ones included; leases nothing.
+select * from (
+    (
+        select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+               o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
+               o.timer_id, o.key, o.priority, o.message_id
+        from {table} o
+        where o.queue = :queue and o.key is null
+        order by o.queue, o.priority, o.next_attempt_at, o.id
+        limit :limit
+    )
+    union all
+    (
+        select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+               o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
+               o.timer_id, o.key, o.priority, o.message_id
+        from {table} o
+        where o.queue = :queue and o.key is not null
+        order by o.queue, o.priority, o.next_attempt_at, o.id
+        limit :limit
+    )
+) m
+order by m.id
+limit :limit
+
+-- name: unprocessed
+-- Messages of every queue, oldest first, leased ones included; leases nothing.
+select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+       o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
+       o.timer_id, o.key, o.priority, o.message_id
+from {table} o
+where o.queue <> '$paused'
+order by o.id
+limit :limit

@@ -1,0 +1,116 @@
+-- name: settle_done
+-- Deletes handled messages whose lease still stands, and returns their ids.
+delete from {table}
+where ctid = any (array(
+    select m.place
+    from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        for update
+    ) m
+))
+returning id
+
+-- name: settle_retry
+-- Schedules another attempt of failed messages whose lease still stands, and returns their ids and due times.
+update {table} t
+set acquired_token = null, acquired_at = null,
+    next_attempt_at = clock_timestamp() + make_interval(secs => m.delay),
+    attempts_count = t.attempts_count + m.attempt,
+    deliveries_count = t.deliveries_count + m.attempt - 1,
+    first_attempt_at = coalesce(t.first_attempt_at, clock_timestamp()),
+    last_attempt_at = clock_timestamp()
+from (
+    select p.place, d.delay, d.attempt
+    from unnest(:ids::bigint[], :tokens::uuid[], :delays::float8[], :attempts::int[]) as d (id, token, delay, attempt)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        for update
+    ) p
+) m
+where t.ctid = m.place
+returning t.id, t.next_attempt_at
+
+-- name: settle_release
+-- Gives back messages whose lease still stands; a delivery that never began is not counted.
+update {table} t
+set acquired_token = null, acquired_at = null, deliveries_count = t.deliveries_count - m.uncounted
+from (
+    select p.place, d.uncounted
+    from unnest(:ids::bigint[], :tokens::uuid[], :uncounted::int[]) as d (id, token, uncounted)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        for update
+    ) p
+) m
+where t.ctid = m.place
+returning t.id
+
+-- name: settle_dead
+-- Moves failed messages whose lease still stands to the dead letters, with their error, and returns their ids.
+with verdict as materialized (
+    select d.*, m.place
+    from unnest(:ids::bigint[], :tokens::uuid[], :attempts::int[], :reasons::text[], :exceptions::text[],
+                :error_types::text[], :error_messages::text[], :tracebacks::text[])
+         as d (id, token, attempt, reason, exception, error_type, error_message, traceback)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        for update
+    ) m
+), gone as (
+    delete from {table} where ctid = any (array(select place from verdict)) returning *
+)
+insert into {dead} (original_id, message_id, queue, payload, headers, key, priority, timer_id, attempts_count,
+                    deliveries_count, created_at, first_attempt_at, last_attempt_at, failed_at, failure_reason,
+                    last_exception, error_type, error_message, traceback)
+select g.id, g.message_id, g.queue, g.payload, g.headers, g.key, g.priority, g.timer_id,
+       g.attempts_count + v.attempt, g.deliveries_count, g.created_at,
+       coalesce(g.first_attempt_at, clock_timestamp()), clock_timestamp(), clock_timestamp(), v.reason,
+       v.exception, v.error_type, v.error_message, v.traceback
+from gone g
+join verdict v on v.id = g.id
+order by g.id
+returning original_id
+
+-- name: settle_parked
+-- Keeps failed messages, out of reach of every claim, where the dead letters cannot be written.
+update {table} t
+set acquired_token = null, acquired_at = null, next_attempt_at = 'infinity',
+    attempts_count = t.attempts_count + 1, last_attempt_at = clock_timestamp(),
+    headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('x-outbox-failure', m.reason)
+from (
+    select p.place, d.reason
+    from unnest(:ids::bigint[], :tokens::uuid[], :reasons::text[]) as d (id, token, reason)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        for update
+    ) p
+) m
+where t.ctid = m.place
+returning t.id
+
+-- name: renew
+-- Makes leases that still stand begin anew, and returns their ids.
+update {table}
+set acquired_at = now()
+where ctid = any (array(
+    select m.place
+    from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        for update
+    ) m
+))
+returning id

@@ -1,0 +1,136 @@
+"""One way to run a statement through whatever the caller has open.
+
+SQLAlchemy sessions and connections, asyncpg connections, psycopg connections and anything with a
+psycopg cursor (Django's `connection` too). The statement runs in the caller's transaction, if there
+is one; nothing is flushed, begun or committed here. Used by `publish` and by settling inside a
+handler's transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from faststream_outbox.errors import UnsupportedSession
+from faststream_outbox.schema.names import Names
+from faststream_outbox.sql import Statement, statements
+
+Rows = Sequence[Sequence[Any]]
+
+AnySession = Any
+"""AsyncSession, AsyncConnection, asyncpg connection or psycopg AsyncConnection."""
+
+AnySyncSession = Any
+"""Session, Connection, psycopg Connection, or an object whose `cursor()` is psycopg's."""
+
+
+@dataclass(slots=True)
+class Through:
+    """A caller's session, opened up: names for its schema map, and what can be known of its commit."""
+
+    names: Names
+    session: Session | None
+    is_autocommit: bool
+    connection: Any
+    style: str
+
+    def sql(self, file: str, name: str) -> Statement:
+        """A named statement for this session's tables."""
+        return statements(file, self.names)[name]
+
+    async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Rows:
+        """Run a statement in the caller's transaction, with `await`."""
+        match self.style:
+            case "alchemy":
+                call = _driver_call(self.connection, statement, values)
+                return cast("Rows", (await self.connection.exec_driver_sql(*call)).fetchall())
+            case "asyncpg":
+                return cast("Rows", await self.connection.fetch(statement.dollar, *statement.arguments(values)))
+            case _:
+                async with self.connection.cursor() as cursor:
+                    cursor.row_factory = _tuples
+                    await cursor.execute(statement.pyformat, values)
+                    return cast("Rows", await cursor.fetchall())
+
+    def fetch_sync(self, statement: Statement, values: Mapping[str, Any]) -> Rows:
+        """Run a statement in the caller's transaction, without an event loop."""
+        if self.style == "alchemy":
+            call = _driver_call(self.connection, statement, values)
+            return cast("Rows", self.connection.exec_driver_sql(*call).fetchall())
+        with self.connection.cursor() as cursor:
+            if hasattr(cursor, "row_factory"):
+                cursor.row_factory = _tuples
+            cursor.execute(statement.pyformat, values)
+            return cast("Rows", cursor.fetchall())
+
+
+def _tuples(cursor: Any) -> Any:
+    # The caller's connection may make dicts of rows; ours are read by place.
+    return tuple
+
+
+def _driver_call(connection: Any, statement: Statement, values: Mapping[str, Any]) -> tuple[str, Any]:
+    if connection.dialect.driver == "asyncpg":
+        return statement.dollar, statement.arguments(values)
+    if connection.dialect.driver in ("psycopg", "psycopg_async", "psycopg2"):
+        return statement.pyformat, dict(values)
+    msg = (
+        f"The session's engine uses the driver {connection.dialect.driver!r}. Publishing works with asyncpg, "
+        "psycopg and psycopg2; see the documented INSERT for others."
+    )
+    raise UnsupportedSession(msg)
+
+
+def _alchemy(
+    connection: AsyncConnection | Connection, session: Session | None, table: Table, dlq: Table | None
+) -> Through:
+    sync = connection.sync_connection if isinstance(connection, AsyncConnection) else connection
+    if sync is None:
+        msg = "The AsyncConnection is not open: use it inside `async with engine.connect()`."
+        raise UnsupportedSession(msg)
+    schema_map = sync.get_execution_options().get("schema_translate_map")
+    autocommit = sync.dialect.detect_autocommit_setting(sync.connection.dbapi_connection)  # type: ignore[arg-type]
+    return Through(Names.of(table, dlq, schema_map), session, autocommit, connection, "alchemy")
+
+
+async def through(session: AnySession, table: Table, dlq_table: Table | None = None) -> Through:
+    """Open up an async session or connection, or say what can be passed instead."""
+    if isinstance(session, async_scoped_session):
+        session = session()
+    if isinstance(session, AsyncSession):
+        connection = await session.connection(bind_arguments={"clause": table})
+        return _alchemy(connection, session.sync_session, table, dlq_table)
+    if isinstance(session, AsyncConnection):
+        return _alchemy(session, None, table, dlq_table)
+    kind = type(session).__module__
+    names = Names.of(table, dlq_table)
+    if kind.startswith("asyncpg"):
+        return Through(names, None, not session.is_in_transaction(), session, "asyncpg")
+    if kind.startswith("psycopg") and type(session).__name__.startswith("Async"):
+        return Through(names, None, bool(session.autocommit), session, "psycopg")
+    msg = (
+        f"session is a {type(session).__name__}. Pass the AsyncSession or AsyncConnection whose transaction the "
+        "message belongs to (or a raw asyncpg or psycopg AsyncConnection). For a sync Session use publish_sync."
+    )
+    raise UnsupportedSession(msg)
+
+
+def through_sync(session: AnySyncSession, table: Table, dlq_table: Table | None = None) -> Through:
+    """Open up a sync session or connection, or say what can be passed instead."""
+    if isinstance(session, scoped_session):
+        session = session()
+    if isinstance(session, Session):
+        connection = session.connection(bind_arguments={"clause": table})
+        return _alchemy(connection, session, table, dlq_table)
+    if isinstance(session, Connection):
+        return _alchemy(session, None, table, dlq_table)
+    if callable(getattr(session, "cursor", None)) and not hasattr(session, "is_in_transaction"):
+        return Through(Names.of(table, dlq_table), None, False, session, "dbapi")
+    msg = (
+        f"session is a {type(session).__name__}. Pass the Session or Connection whose transaction the message "
+        "belongs to (or a raw psycopg connection). For an AsyncSession use publish."
+    )
+    raise UnsupportedSession(msg)

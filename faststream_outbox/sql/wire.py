@@ -1,0 +1,167 @@
+"""A connection of the library's own, which runs named statements on the driver itself.
+
+It is made by the engine's own connection settings (SSL, `connect_args`, `async_creator`, events) but
+never taken from the application's pool, so that neither waits for the other. Each statement is a
+transaction: sent alone where that is enough, in an explicit READ COMMITTED one where a pooler stands
+in between or the database defaults to another isolation level. After any error the connection is
+thrown away and the next statement opens a fresh one: the caller decides whether to try again.
+Used by the queue's and the log's loops, the listener and the notifier.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.util import greenlet_spawn
+
+from faststream_outbox.errors import ConnectionUnusable
+from faststream_outbox.sql import Statement
+
+Row = Sequence[Any]
+
+_PROBE = "select pg_backend_pid(), current_setting('default_transaction_isolation'), pg_is_in_recovery()"
+_BEGIN = "begin isolation level read committed"
+STATEMENT_TIMEOUT = 30.0
+
+
+class Wire:
+    """One lazily opened connection; statements are run one at a time, in the order of their arrival."""
+
+    def __init__(self, engine: AsyncEngine, *, timeout: float = STATEMENT_TIMEOUT) -> None:
+        driver = engine.dialect.driver
+        if driver not in ("asyncpg", "psycopg", "psycopg_async"):
+            msg = (
+                f"The engine uses the driver {driver!r}. Workers need asyncpg or psycopg 3: "
+                "create_async_engine('postgresql+asyncpg://…') or 'postgresql+psycopg://…'."
+            )
+            raise ConnectionUnusable(msg)
+        self._engine = engine
+        self._asyncpg = driver == "asyncpg"
+        self._timeout = timeout
+        self._lock = asyncio.Lock()
+        self._proxied: PoolProxiedConnection | None = None
+        self._driver: Any = None  # an asyncpg or psycopg connection, neither of which need be installed
+        self._explicit = False
+        self.pooled = False
+        """Whether a pooler stands between this connection and the server."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a connection is held that has not failed."""
+        return self._driver is not None
+
+    async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        """Run one statement as one transaction and return its rows."""
+        async with self._lock:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    if self._driver is None:
+                        await self._open()
+                    return await self._run(statement, values)
+            except BaseException:
+                # Cancelled or failed half-way: what the connection will answer next is unknown.
+                await self._discard()
+                raise
+
+    async def _run(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        driver = self._driver
+        if self._asyncpg:
+            arguments = statement.arguments(values)
+            if not self._explicit:
+                rows: Sequence[Row] = await driver.fetch(statement.dollar, *arguments)
+                return rows
+            async with driver.transaction(isolation="read_committed"):
+                # The unnamed statement: nothing that another client of the pooler could stumble over.
+                prepared = await driver.prepare(statement.dollar, name="")
+                rows = await prepared.fetch(*arguments)
+            return rows
+        if self._explicit:
+            await driver.execute(_BEGIN)
+        cursor = await driver.execute(statement.pyformat, values, binary=True)
+        rows = await cursor.fetchall() if cursor.description is not None else []
+        if self._explicit:
+            await driver.execute("commit")
+        return rows
+
+    async def _open(self) -> None:
+        # A pool of the same recipe, for this one connection: the application's pool may be exhausted.
+        pool = self._engine.sync_engine.pool.recreate()
+        proxied = await greenlet_spawn(pool.connect)
+        driver: Any = proxied.driver_connection
+        proxied.detach()
+        self._proxied, self._driver = proxied, driver
+        if self._asyncpg:
+            async with driver.transaction(isolation="read_committed"):
+                prepared = await driver.prepare(_PROBE, name="")
+                pid, isolation, standby = await prepared.fetchrow()
+            self.pooled = pid != driver.get_server_pid()
+        else:
+            await driver.set_autocommit(True)
+            await driver.execute(_BEGIN)
+            pid, isolation, standby = await (await driver.execute(_PROBE, prepare=False)).fetchone()
+            await driver.execute("commit")
+            self.pooled = pid != driver.info.backend_pid
+            if self.pooled:
+                driver.prepare_threshold = None
+        self._explicit = self.pooled or isolation != "read committed"
+        if standby:
+            msg = "The engine is connected to a read-only standby. Point it at the primary."
+            raise ConnectionUnusable(msg)
+
+    async def listen(self, channel: str, receive: Callable[[str], None], lost: Callable[[], None]) -> None:
+        """Open the connection, LISTEN on `channel`, and call `receive` with each payload."""
+        async with self._lock:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    if self._driver is None:
+                        await self._open()
+                    driver: Any = self._driver
+                    if self._asyncpg:
+                        driver.add_termination_listener(lambda _: lost())
+                        await driver.add_listener(channel, lambda *sent: receive(sent[3]))
+                    else:
+                        quoted = '"' + channel.replace('"', '""') + '"'
+                        driver.add_notify_handler(lambda notify: receive(notify.payload))
+                        await driver.execute(f"listen {quoted}")
+            except BaseException:
+                await self._discard()
+                raise
+
+    async def wait_readable(self) -> None:
+        """Wait until the server has sent something; needed where the driver does not read by itself."""
+        if self._asyncpg or self._driver is None:
+            await asyncio.Event().wait()
+        driver: Any = self._driver
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        descriptor: int = driver.fileno()
+        loop.add_reader(descriptor, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
+    async def _discard(self) -> None:
+        proxied, driver = self._proxied, self._driver
+        self._proxied = self._driver = None
+        if proxied is None:
+            return
+        if self._asyncpg and driver is not None:
+            driver.terminate()
+        with contextlib.suppress(Exception):
+            # Closing what is broken may fail; it is closed all the same, and nobody can act on the error.
+            async with asyncio.timeout(1.0):
+                await greenlet_spawn(proxied.close)
+
+    async def close(self) -> None:
+        """Close the connection; the next statement would open another."""
+        async with self._lock:
+            driver = self._driver
+            if self._asyncpg and driver is not None and not driver.is_closed():
+                with contextlib.suppress(Exception):
+                    # A polite goodbye; `_discard` ends it anyway.
+                    await driver.close(timeout=1.0)
+            await self._discard()

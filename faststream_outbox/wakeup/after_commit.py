@@ -1,0 +1,59 @@
+"""Doing something after a session's transaction has really committed.
+
+Hints are kept on the session and handed over by its after-commit event: the release of a savepoint
+does not count, a rollback forgets them. The hooks are set once per session and cost nothing in a
+transaction that publishes nothing. Called by `publish`.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+from faststream_outbox.wakeup.hint import Hint
+
+_PENDING = "faststream_outbox.pending_hints"
+
+LATE_SECONDS = 0.5
+"""A transaction that stayed open longer than this after publishing may lie below a claimer's floor."""
+
+Tell = Callable[[Hint], None]
+Pending = list[tuple[Tell, Hint, float]]
+
+
+def tell_after_commit(session: Session, tell: Tell, hints: list[Hint]) -> None:
+    """Call `tell` with each hint once the session's current transaction has committed."""
+    pending: Pending | None = session.info.get(_PENDING)
+    if pending is None:
+        pending = session.info[_PENDING] = []
+        event.listen(session, "after_commit", _hand_over)
+        event.listen(session, "after_rollback", _forget)
+    now = monotonic()
+    pending.extend((tell, hint, now) for hint in hints)
+
+
+def _hand_over(session: Session) -> None:
+    # Also fired when a savepoint is released, while its transaction is still the current one.
+    if session.in_nested_transaction():
+        return
+    pending: Pending = session.info[_PENDING]
+    told, pending[:] = list(pending), []
+    now = monotonic()
+    for tell, hint, published in told:
+        late = now - published > LATE_SECONDS
+        tell(
+            Hint(
+                hint.queue,
+                hint.count,
+                hint.priorities,
+                hint.keyed,
+                hint.keyless,
+                hint.due_in,
+                hint.scan or late,
+            )
+        )
+
+
+def _forget(session: Session) -> None:
+    session.info[_PENDING].clear()

@@ -1,0 +1,121 @@
+"""Hears hints from other processes: one LISTEN connection per process and table.
+
+Reconnects at once when the connection ends, notices one that died silently by asking now and then,
+and tests itself after opening, because a pooler in transaction mode accepts LISTEN and delivers
+nothing. While it is not hearing, polling fills in. Runs as a service of the client.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from faststream_outbox.events import Events
+from faststream_outbox.events.table import ListenerDeaf, ListenerLost, ListenerReady
+from faststream_outbox.schema.names import Names
+from faststream_outbox.service import pause_after
+from faststream_outbox.sql import statements
+from faststream_outbox.sql.wire import Wire
+from faststream_outbox.wakeup.hint import Hint, parsed
+from faststream_outbox.wakeup.notifier import PROCESS
+
+PROBE_INTERVAL = 15.0
+HEARING_TEST = 3.0
+DEAF_PAUSE = 60.0
+
+_TEST = "outbox-hearing-test:"
+
+
+class Listener:
+    """Receives payloads on one channel and hands their hints to `receive`."""
+
+    def __init__(self, wire: Wire, names: Names, events: Events, receive: Callable[[Hint], None]) -> None:
+        self._wire = wire
+        self._channel = names.channel
+        self._sql = statements("publish", names)
+        self._control = statements("control", names)
+        self._events = events
+        self._receive = receive
+        self._lost = asyncio.Event()
+        self._heard = asyncio.Event()
+        self.is_hearing = False
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        failures = 0
+        try:
+            while True:
+                error: BaseException | None = None
+                try:
+                    if not await self._open():
+                        await self._be_deaf()
+                        continue
+                    failures = 0
+                    await self._hear()
+                except (TimeoutError, OSError) as problem:
+                    error = problem
+                except Exception as problem:  # noqa: BLE001 - told, and tried again
+                    error = problem
+                self.is_hearing = False
+                self._events.emit(ListenerLost(self._channel, error))
+                await self._wire.close()
+                if error is not None:
+                    failures += 1
+                    await asyncio.sleep(pause_after(failures))
+        finally:
+            self.is_hearing = False
+            await self._wire.close()
+
+    async def _open(self) -> bool:
+        self._lost.clear()
+        self._heard.clear()
+        await self._wire.listen(self._channel, self._take, self._lost.set)
+        await self._wire.fetch(self._sql["notify"], {"channel": self._channel, "payload": _TEST + PROCESS})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARING_TEST):
+                while not self._heard.is_set():
+                    await self._wait_for_input()
+        self.is_hearing = self._heard.is_set()
+        if self.is_hearing:
+            self._events.emit(ListenerReady(self._channel))
+            # What was sent while nobody listened is unknown: look everywhere once.
+            self._receive(Hint(None))
+        return self.is_hearing
+
+    async def _hear(self) -> None:
+        while not self._lost.is_set():
+            try:
+                async with asyncio.timeout(PROBE_INTERVAL):
+                    await self._wait_for_input()
+            except TimeoutError:
+                await self._wire.fetch(self._control["ping"], {})
+
+    async def _wait_for_input(self) -> None:
+        lost = asyncio.ensure_future(self._lost.wait())
+        heard = asyncio.ensure_future(self._heard.wait())
+        readable = asyncio.ensure_future(self._wire.wait_readable())
+        waiting = [lost, readable] if self._heard.is_set() else [lost, readable, heard]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (lost, heard, readable):
+                task.cancel()
+            await asyncio.wait([lost, heard, readable])
+        if not readable.cancelled():
+            readable.result()
+            # The driver looks for notifications only while it runs a statement.
+            await self._wire.fetch(self._control["ping"], {})
+
+    async def _be_deaf(self) -> None:
+        self._events.emit(ListenerDeaf(self._channel))
+        await self._wire.close()
+        await asyncio.sleep(DEAF_PAUSE)
+
+    def _take(self, payload: str) -> None:
+        if payload.startswith(_TEST):
+            if payload == _TEST + PROCESS:
+                self._heard.set()
+            return
+        sender, hints = parsed(payload)
+        if sender != PROCESS:
+            for hint in hints:
+                self._receive(hint)

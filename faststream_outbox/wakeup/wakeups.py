@@ -1,0 +1,89 @@
+"""Where publishers of this process leave their hints, and who gets them.
+
+Claimers in the same process hear at once, without a round trip; other processes hear by NOTIFY, if
+the mode is `after_commit`. Safe to call from a thread without an event loop: then only the
+claimers of this process are told, and other processes find the rows by watching the sequence.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.events import Events
+from faststream_outbox.schema.names import Names
+from faststream_outbox.sql import statements
+from faststream_outbox.sql.wire import Wire
+from faststream_outbox.wakeup import NOTIFY_MODES, NotifyMode
+from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.notifier import Notifier
+
+Receiver = Callable[[Hint], None]
+
+
+class Wakeups:
+    """Hands hints to the claimers of this process and, after the commit, to other processes."""
+
+    def __init__(self, engine: AsyncEngine, names: Names, events: Events, mode: NotifyMode = "after_commit") -> None:
+        if mode not in NOTIFY_MODES:
+            msg = f"notify must be one of {NOTIFY_MODES}, not {mode!r}."
+            raise InvalidOption(msg)
+        self.mode = mode
+        self.channel = names.channel
+        self._engine = engine
+        self._sql = statements("publish", names)
+        self._events = events
+        self._receivers: list[tuple[asyncio.AbstractEventLoop, Receiver]] = []
+        self._shared: Wire | None = None
+        self._notifiers: dict[asyncio.AbstractEventLoop, Notifier] = {}
+
+    def attach(self, receiver: Receiver, wire: Wire) -> Callable[[], None]:
+        """Tell `receiver` of every hint, on this event loop, and send through `wire`; returns what undoes it."""
+        entry = (asyncio.get_running_loop(), receiver)
+        self._receivers.append(entry)
+        self._shared = wire
+
+        def detach() -> None:
+            self._receivers.remove(entry)
+            if self._shared is wire:
+                self._shared = None
+
+        return detach
+
+    def tell(self, hint: Hint) -> None:
+        """The messages that the hint speaks of have been committed."""
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop, receiver in self._receivers:
+            if loop is here:
+                receiver(hint)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(receiver, hint)
+        if self.mode == "after_commit" and here is not None:
+            self.notifier(here).push(hint)
+
+    def notifier(self, loop: asyncio.AbstractEventLoop) -> Notifier:
+        """The notifier of an event loop."""
+        notifier = self._notifiers.get(loop)
+        if notifier is None:
+            for known in [known for known in self._notifiers if known.is_closed()]:
+                del self._notifiers[known]
+            notifier = self._notifiers[loop] = Notifier(self._send, self._events)
+        return notifier
+
+    async def _send(self, payload: str) -> None:
+        values = {"channel": self.channel, "payload": payload}
+        if self._shared is not None:
+            await self._shared.fetch(self._sql["notify"], values)
+            return
+        # A process that only publishes has no connection of ours: borrow one from its pool for a moment.
+        async with self._engine.connect() as connection:
+            statement = self._sql["notify"]
+            if self._engine.dialect.driver == "asyncpg":
+                await connection.exec_driver_sql(statement.dollar, statement.arguments(values))
+            else:
+                await connection.exec_driver_sql(statement.pyformat, values)
+            await connection.commit()

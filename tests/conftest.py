@@ -1,0 +1,139 @@
+"""One PostgreSQL for the whole run, one database for each worker of pytest-xdist, fixtures on top.
+
+`OUTBOX_TEST_DSN` replaces the private server by one of yours (databases `outbox_test_*` are dropped
+and created there); `OUTBOX_TEST_PG=16` picks the version of the private one.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import URL, Engine, MetaData, Table, create_engine, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from faststream_outbox.testing.postgres import PostgresAddress, PostgresServer
+from tests.tables import existing
+
+# fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands
+SETTINGS = {"fsync": "off", "max_connections": "200", "autovacuum": "on"}
+
+SERVER = pytest.StashKey[PostgresServer]()
+
+
+def _shared_server(config: pytest.Config) -> PostgresServer:
+    if SERVER not in config.stash:
+        version = int(os.environ.get("OUTBOX_TEST_PG", "18"))
+        config.stash[SERVER] = PostgresServer.start(version=version, settings=SETTINGS)
+    return config.stash[SERVER]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hands every worker of pytest-xdist the address of the one server that the controller started."""
+    if "OUTBOX_TEST_DSN" not in os.environ:
+        node.workerinput["postgres"] = _shared_server(node.config).values()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SERVER in config.stash:
+        config.stash[SERVER].stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if shutil.which("pgbouncer") is None:
+        for item in items:
+            if item.get_closest_marker("pgbouncer"):
+                item.add_marker(pytest.mark.skip(reason="no pgbouncer: apt-get install pgbouncer"))
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> PostgresAddress:
+    """The shared server, for tests that need its programs. Never crash this one: see `private_server`."""
+    if "OUTBOX_TEST_DSN" in os.environ:
+        pytest.skip("needs the programs of a private server, and OUTBOX_TEST_DSN names another one")
+    handed_down = getattr(request.config, "workerinput", {}).get("postgres")
+    return PostgresAddress(**handed_down) if handed_down else _shared_server(request.config)
+
+
+@pytest.fixture(scope="session")
+def database_url(request: pytest.FixtureRequest) -> Iterator[URL]:
+    """The database of this worker, fresh."""
+    given = os.environ.get("OUTBOX_TEST_DSN")
+    maintenance = make_url(given or request.getfixturevalue("server").dsn())
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    name = f"outbox_test_{worker}"
+    dsn = maintenance.set(drivername="postgresql").render_as_string(hide_password=False)
+    drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(drop)
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield maintenance.set(drivername="postgresql+asyncpg", database=name)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(drop)
+
+
+@pytest.fixture
+async def engine(database_url: URL) -> AsyncIterator[AsyncEngine]:
+    """An asynchronous engine on asyncpg."""
+    engine = create_async_engine(database_url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+async def psycopg_engine(database_url: URL) -> AsyncIterator[AsyncEngine]:
+    """An asynchronous engine on psycopg 3."""
+    engine = create_async_engine(database_url.set(drivername="postgresql+psycopg"))
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def driver_engine(request: pytest.FixtureRequest, database_url: URL) -> AsyncIterator[AsyncEngine]:
+    """An asynchronous engine on each of the drivers in turn."""
+    engine = create_async_engine(database_url.set(drivername=f"postgresql+{request.param}"))
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+def sync_engine(database_url: URL) -> Iterator[Engine]:
+    """A synchronous engine on psycopg 3."""
+    engine = create_engine(database_url.set(drivername="postgresql+psycopg"))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def metadata() -> MetaData:
+    return MetaData()
+
+
+@pytest.fixture
+def table(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+    """The queue's table, there for one test."""
+    from faststream_outbox.schema import make_outbox_table
+
+    with existing(make_outbox_table(metadata), sync_engine) as table:
+        yield table
+
+
+@pytest.fixture
+def dlq_table(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+    """The dead letters' table, there for one test."""
+    from faststream_outbox.schema import make_dlq_table
+
+    with existing(make_dlq_table(metadata), sync_engine) as table:
+        yield table
+
+
+@pytest.fixture
+def private_server() -> Iterator[PostgresServer]:
+    """A server of the test's own, to crash and to restart."""
+    version = int(os.environ.get("OUTBOX_TEST_PG", "18"))
+    with PostgresServer.start(version=version, settings=SETTINGS) as server:
+        yield server

@@ -1,0 +1,78 @@
+"""A PostgreSQL schema of the test's own, with both tables in it, to be damaged at will."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, MetaData, Table, text
+
+from faststream_outbox.schema import Difference, make_dlq_table, make_outbox_table
+
+Execute = Callable[..., None]
+Mend = Callable[[list[Difference]], None]
+
+
+@pytest.fixture
+def execute(sync_engine: Engine) -> Execute:
+    """Runs statements, each in a transaction of its own; `{t}` and `{d}` stand for the two tables."""
+
+    def run(*statements: str) -> None:
+        with sync_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for statement in statements:
+                names = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
+                for mark, name in names.items():
+                    statement = statement.replace(mark, name)
+                connection.execute(text(statement))
+
+    return run
+
+
+@pytest.fixture
+def mend(execute: Execute) -> Mend:
+    """Runs every statement of every fix, as somebody would who pastes them into psql."""
+
+    def run(differences: list[Difference]) -> None:
+        execute(*(statement for difference in differences for statement in difference.fix.splitlines()))
+
+    return run
+
+
+@pytest.fixture
+def drift_metadata(execute: Execute) -> Iterator[MetaData]:
+    execute("CREATE SCHEMA {s}")
+    yield MetaData(schema="Drift S")
+    execute("DROP SCHEMA {s} CASCADE")
+
+
+@pytest.fixture
+def outbox(drift_metadata: MetaData, sync_engine: Engine) -> Table:
+    """The queue's table with a row in it."""
+    table = make_outbox_table(drift_metadata)
+    table.create(sync_engine)
+    with sync_engine.begin() as connection:
+        connection.execute(table.insert().values(queue="orders", payload=b"1", timer_id="a"))
+    return table
+
+
+@pytest.fixture
+def dead(drift_metadata: MetaData, sync_engine: Engine) -> Table:
+    """The dead letters' table with a row in it."""
+    table = make_dlq_table(drift_metadata)
+    table.create(sync_engine)
+    row = {
+        "original_id": 1,
+        "message_id": "00000000-0000-4000-8000-000000000001",
+        "queue": "orders",
+        "payload": b"1",
+        "created_at": "2026-01-01T00:00:00Z",
+        "failure_reason": "rejected",
+    }
+    with sync_engine.begin() as connection:
+        connection.execute(
+            text(
+                'INSERT INTO "Drift S".outbox_dlq (original_id, message_id, queue, payload, created_at,'
+                " failure_reason) VALUES (:original_id, CAST(:message_id AS uuid), :queue, :payload,"
+                " CAST(:created_at AS timestamptz), :failure_reason)"
+            ),
+            row,
+        )
+    return table

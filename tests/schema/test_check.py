@@ -1,0 +1,223 @@
+"""The check against a live database: what it lets pass, how it is called, and what it says.
+
+Kinds of drift, one by one, are in `test_drift.py`.
+"""
+
+import pytest
+from sqlalchemy import Engine, MetaData, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.errors import InvalidOption, SchemaMismatch
+from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table, validate_schema
+
+from .conftest import Execute, Mend
+
+
+async def test_clean_tables_pass(driver_engine: AsyncEngine, outbox: Table, dead: Table) -> None:
+    await validate_schema(driver_engine, outbox, dead)
+
+
+async def test_clean_tables_without_a_schema_pass(driver_engine: AsyncEngine, table: Table, dlq_table: Table) -> None:
+    await validate_schema(driver_engine, table, dlq_table)
+
+
+async def test_drift_is_seen_with_either_driver(driver_engine: AsyncEngine, outbox: Table, execute: Execute) -> None:
+    execute("ALTER TABLE {t} DROP COLUMN headers")
+    [difference] = await find_differences(driver_engine, outbox)
+    assert difference.where == '"Drift S".outbox.headers'
+
+
+async def test_a_table_without_a_schema_is_looked_up_in_the_search_path(
+    engine: AsyncEngine, outbox: Table, execute: Execute
+) -> None:
+    unqualified = make_outbox_table(MetaData())
+    async with engine.connect() as connection:
+        await connection.execute(text('SET search_path = "Drift S"'))
+        assert await find_differences(connection, unqualified) == []
+        await connection.rollback()
+
+
+async def test_the_schema_translate_map_is_honoured(engine: AsyncEngine, outbox: Table) -> None:
+    elsewhere = make_outbox_table(MetaData(schema="per_tenant"))
+    tenant = engine.execution_options(schema_translate_map={"per_tenant": "Drift S"})
+    assert await find_differences(tenant, elsewhere) == []
+
+
+async def test_a_connection_in_a_transaction_sees_what_that_transaction_did(
+    engine: AsyncEngine, metadata: MetaData
+) -> None:
+    table = make_outbox_table(metadata)
+    async with engine.connect() as connection:
+        await connection.run_sync(metadata.create_all)
+        await validate_schema(connection, table)
+        assert connection.in_transaction()
+        await connection.rollback()
+
+
+async def test_a_connection_outside_a_transaction_is_left_outside(engine: AsyncEngine, outbox: Table) -> None:
+    async with engine.connect() as connection:
+        await validate_schema(connection, outbox)
+        assert not connection.in_transaction()
+
+
+async def test_anything_but_an_engine_or_a_connection_is_refused(sync_engine: Engine, outbox: Table) -> None:
+    with pytest.raises(InvalidOption, match="AsyncEngine or an AsyncConnection, not with Engine"):
+        await validate_schema(sync_engine, outbox)  # type: ignore[arg-type]
+
+
+async def test_the_dead_letters_are_not_checked_unless_given(engine: AsyncEngine, outbox: Table) -> None:
+    assert await find_differences(engine, outbox) == []
+    [difference] = await find_differences(engine, outbox, make_dlq_table(MetaData(schema="Drift S")))
+    assert difference.where == '"Drift S".outbox_dlq'
+
+
+async def test_one_error_lists_every_difference(
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute
+) -> None:
+    execute(
+        "ALTER TABLE {t} ALTER next_attempt_at DROP DEFAULT",
+        "ALTER TABLE {t} RESET (fillfactor)",
+        "ALTER TABLE {d} DROP COLUMN traceback",
+    )
+    with pytest.raises(SchemaMismatch) as caught:
+        await validate_schema(engine, outbox, dead)
+    assert str(caught.value).splitlines() == [
+        "The database is not as this version needs it (3 differences). Run this, outside a transaction:",
+        '-- "Drift S".outbox.next_attempt_at: it has no default: publishing would fail',
+        'ALTER TABLE "Drift S".outbox ALTER COLUMN next_attempt_at SET DEFAULT now();',
+        '-- "Drift S".outbox: fillfactor is 100, and has to be 45: claims find no room on their page',
+        'ALTER TABLE "Drift S".outbox SET (fillfactor = 45);',
+        '-- "Drift S".outbox_dlq.traceback: the column is missing',
+        'ALTER TABLE "Drift S".outbox_dlq ADD COLUMN traceback text;',
+    ]
+
+
+async def test_the_text_of_the_error_mends_when_pasted(
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute
+) -> None:
+    execute(
+        "DROP INDEX {s}.outbox_claim_idx",
+        "ALTER TABLE {t} DROP COLUMN message_id, DROP CONSTRAINT outbox_lease_ck",
+        "ALTER TABLE {d} DROP COLUMN message_id",
+    )
+    with pytest.raises(SchemaMismatch) as caught:
+        await validate_schema(engine, outbox, dead)
+    pasted = str(caught.value).splitlines()[1:]
+    execute(*(line for line in pasted if not line.startswith("--")))
+    await validate_schema(engine, outbox, dead)
+
+
+async def test_missing_tables_are_created_by_the_fix(engine: AsyncEngine, drift_metadata: MetaData, mend: Mend) -> None:
+    tables = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
+    differences = await find_differences(engine, *tables)
+    assert [item.problem for item in differences] == ["the table does not exist"] * 2
+    mend(differences)
+    assert await find_differences(engine, *tables) == []
+
+
+async def test_a_missing_schema_is_created_by_the_fix(
+    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, mend: Mend
+) -> None:
+    execute("DROP SCHEMA {s}")
+    tables = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
+    mend(await find_differences(engine, *tables))
+    assert await find_differences(engine, *tables) == []
+
+
+async def test_the_fix_creates_what_create_all_creates(
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, mend: Mend, sync_engine: Engine
+) -> None:
+    query = text(
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'Drift S'"
+        " UNION ALL SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint"
+        "  WHERE connamespace = CAST('\"Drift S\"' AS regnamespace)"
+        " UNION ALL SELECT table_name || '.' || column_name || data_type || is_nullable"
+        "  || coalesce(column_default, '') FROM information_schema.columns WHERE table_schema = 'Drift S'"
+    )
+    with sync_engine.begin() as connection:
+        by_create_all = sorted(connection.scalars(query))
+    execute("DROP TABLE {t}", "DROP TABLE {d}")
+    mend(await find_differences(engine, outbox, dead))
+    with sync_engine.begin() as connection:
+        assert sorted(connection.scalars(query)) == by_create_all
+
+
+async def test_something_else_under_the_name_is_moved_away_by_the_fix(
+    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, mend: Mend
+) -> None:
+    execute("CREATE VIEW {t} AS SELECT 1 AS id")
+    table = make_outbox_table(drift_metadata)
+    [difference] = await find_differences(engine, table)
+    assert difference.problem == "it is no ordinary table, but a view, a partitioned or a foreign table"
+    mend([difference])
+    await validate_schema(engine, table)
+
+
+async def test_a_reflected_table_is_checked_in_full(
+    engine: AsyncEngine, outbox: Table, execute: Execute, sync_engine: Engine
+) -> None:
+    execute("ALTER TABLE {t} DROP COLUMN key", "ALTER TABLE {t} ALTER created_at DROP DEFAULT")
+    reflected = Table("outbox", MetaData(), schema="Drift S", autoload_with=sync_engine)
+    where = {item.where for item in await find_differences(engine, reflected)}
+    assert {'"Drift S".outbox.key', '"Drift S".outbox.created_at'} <= where
+
+
+async def test_the_naming_convention_names_what_the_fix_creates(
+    engine: AsyncEngine, outbox: Table, execute: Execute
+) -> None:
+    execute("ALTER TABLE {t} DROP CONSTRAINT outbox_lease_ck, DROP CONSTRAINT outbox_pkey")
+    convention = {"ck": "check_%(constraint_name)s", "pk": "key_of_%(table_name)s"}
+    named = make_outbox_table(MetaData(schema="Drift S", naming_convention=convention))
+    fixes = "\n".join(item.fix for item in await find_differences(engine, named))
+    assert "ADD CONSTRAINT key_of_outbox PRIMARY KEY (id);" in fixes
+    assert "ADD CONSTRAINT check_outbox_lease_ck CHECK (" in fixes
+
+
+async def test_it_only_reads(outbox: Table, dead: Table, engine: AsyncEngine) -> None:
+    async with engine.connect() as connection:
+        await connection.execute(text("SET TRANSACTION READ ONLY"))
+        await validate_schema(connection, outbox, dead, check_autovacuum=False)
+
+
+async def test_it_needs_no_rights_on_the_tables(
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute
+) -> None:
+    role = f"outbox_reader_{engine.url.database}"
+    execute(f"CREATE ROLE {role}", f"GRANT USAGE ON SCHEMA {{s}} TO {role}")
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text(f"SET LOCAL ROLE {role}"))
+            await validate_schema(connection, outbox, dead)
+    finally:
+        execute(f"REVOKE USAGE ON SCHEMA {{s}} FROM {role}", f"DROP ROLE {role}")
+
+
+async def test_tables_of_the_peer_are_brought_over_with_their_rows(
+    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, mend: Mend, sync_engine: Engine
+) -> None:
+    execute(
+        "CREATE TABLE {t} (id bigserial PRIMARY KEY, queue varchar(255) NOT NULL, payload bytea NOT NULL,"
+        " headers jsonb, attempts_count bigint NOT NULL DEFAULT 0, deliveries_count bigint NOT NULL DEFAULT 0,"
+        " created_at timestamptz NOT NULL DEFAULT now(), next_attempt_at timestamptz NOT NULL DEFAULT now(),"
+        " first_attempt_at timestamptz, last_attempt_at timestamptz, acquired_at timestamptz,"
+        " acquired_token uuid, timer_id varchar(255),"
+        " CONSTRAINT outbox_lease_ck CHECK ((acquired_token IS NULL) = (acquired_at IS NULL)))",
+        "CREATE INDEX outbox_pending_idx ON {t} (queue, next_attempt_at, id) WHERE acquired_token IS NULL",
+        "CREATE INDEX outbox_leased_idx ON {t} (queue, next_attempt_at, id) WHERE acquired_token IS NOT NULL",
+        "CREATE UNIQUE INDEX outbox_timer_id_uq ON {t} (queue, timer_id) WHERE timer_id IS NOT NULL",
+        "CREATE TABLE {d} (id bigserial PRIMARY KEY, original_id bigint NOT NULL, queue varchar(255) NOT NULL,"
+        " payload bytea NOT NULL, headers jsonb, deliveries_count bigint NOT NULL,"
+        " created_at timestamptz NOT NULL, failed_at timestamptz NOT NULL DEFAULT now(),"
+        " failure_reason varchar(64) NOT NULL, last_exception varchar, timer_id varchar(255))",
+        "CREATE INDEX outbox_dlq_queue_failed_idx ON {d} (queue, failed_at)",
+        "INSERT INTO {t} (queue, payload) SELECT 'orders', 'x' FROM generate_series(1, 100)",
+        "INSERT INTO {d} (original_id, queue, payload, deliveries_count, created_at, failure_reason)"
+        " SELECT n, 'orders', 'x', 1, now(), 'rejected' FROM generate_series(1, 100) AS n",
+    )
+    outbox, dead = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
+    mend(await find_differences(engine, outbox, dead))
+    assert await find_differences(engine, outbox, dead) == []
+    counts = 'SELECT count(DISTINCT message_id) FROM "Drift S".'
+    with sync_engine.connect() as connection:
+        assert connection.scalar(text(counts + "outbox")) == 100
+        assert connection.scalar(text(counts + "outbox_dlq")) == 100

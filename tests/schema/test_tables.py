@@ -1,0 +1,167 @@
+"""The described tables: names that fit, the user's MetaData honoured, and what PostgreSQL makes of them."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, MetaData, Table, inspect, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.schema import Names, find_differences, make_dlq_table, make_outbox_table
+
+Factory = Callable[[MetaData, str], Table]
+
+CONVENTION = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+LONGEST = [
+    pytest.param(make_outbox_table, "x" * 51, id="outbox"),
+    pytest.param(make_outbox_table, "é" * 25 + "x", id="outbox, two bytes a letter"),
+    pytest.param(make_outbox_table, "漢" * 17, id="outbox, three bytes a letter"),
+    pytest.param(make_dlq_table, "x" * 46, id="dead letters"),
+    pytest.param(make_dlq_table, "é" * 23, id="dead letters, two bytes a letter"),
+    pytest.param(make_dlq_table, "漢" * 15 + "x", id="dead letters, three bytes a letter"),
+]
+
+
+@pytest.fixture
+def create(sync_engine: Engine) -> Iterator[Callable[[MetaData], None]]:
+    """Creates everything on a MetaData, with its schema, for one test."""
+    created: list[MetaData] = []
+
+    def run(metadata: MetaData) -> None:
+        created.append(metadata)
+        with sync_engine.begin() as connection:
+            if metadata.schema is not None:
+                connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{metadata.schema}"'))
+            metadata.create_all(connection)
+
+    yield run
+    with sync_engine.begin() as connection:
+        for metadata in created:
+            metadata.drop_all(connection)
+            if metadata.schema is not None:
+                connection.execute(text(f'DROP SCHEMA "{metadata.schema}"'))
+
+
+@pytest.mark.parametrize(("factory", "name"), LONGEST)
+def test_one_byte_more_than_fits_is_refused(factory: Factory, name: str) -> None:
+    with pytest.raises(InvalidOption, match=r"too long: .* needs 64 bytes and PostgreSQL keeps 63"):
+        factory(MetaData(), name + "x")
+
+
+@pytest.mark.parametrize(("factory", "name"), LONGEST)
+def test_the_longest_name_is_created_uncut(
+    factory: Factory, name: str, create: Callable[[MetaData], None], sync_engine: Engine
+) -> None:
+    metadata = MetaData()
+    table = factory(metadata, name)
+    create(metadata)
+    live = {index["name"] for index in inspect(sync_engine).get_indexes(name)}
+    assert live == {index.name for index in table.indexes}
+
+
+@pytest.mark.parametrize("factory", [make_outbox_table, make_dlq_table])
+@pytest.mark.parametrize("name", ["", "a\x00b"])
+def test_a_name_that_postgresql_cannot_store_is_refused(factory: Factory, name: str) -> None:
+    with pytest.raises(InvalidOption, match="is empty or contains NUL"):
+        factory(MetaData(), name)
+
+
+@pytest.mark.parametrize(
+    ("schema", "outbox", "dead"),
+    [
+        (None, "outbox", "outbox_dlq"),
+        ("app", "outbox", "outbox_dlq"),
+        ("App S", "My Out", "My Dead"),
+        ("select", "order", "table"),
+        ("100%", "50%(s)s", "%s"),
+        ("a.b", 'quo"ted', "semi;colon"),
+    ],
+)
+async def test_any_schema_and_name_is_created_and_passes_the_check(
+    schema: str | None,
+    outbox: str,
+    dead: str,
+    create: Callable[[MetaData], None],
+    driver_engine: AsyncEngine,
+) -> None:
+    metadata = MetaData(schema=schema)
+    table, dlq_table = make_outbox_table(metadata, outbox), make_dlq_table(metadata, dead)
+    create(metadata)
+    assert await find_differences(driver_engine, table, dlq_table) == []
+
+
+@pytest.mark.parametrize("name", ["My Out", "50%(s)s", 'quo"ted'])
+async def test_a_quoted_name_means_the_table_in_a_statement(
+    name: str, create: Callable[[MetaData], None], driver_engine: AsyncEngine
+) -> None:
+    metadata = MetaData()
+    table = make_outbox_table(metadata, name)
+    create(metadata)
+    async with driver_engine.connect() as connection:
+        assert await connection.scalar(text(f"SELECT count(*) FROM {Names.of(table).table}")) == 0
+
+
+def test_the_naming_convention_names_the_constraints(create: Callable[[MetaData], None], sync_engine: Engine) -> None:
+    metadata = MetaData(naming_convention=CONVENTION)
+    make_outbox_table(metadata, "events")
+    create(metadata)
+    inspector = inspect(sync_engine)
+    assert inspector.get_pk_constraint("events")["name"] == "pk_events"
+    assert [check["name"] for check in inspector.get_check_constraints("events")] == ["ck_events_events_lease_ck"]
+
+
+async def test_a_convention_that_makes_a_name_too_long_is_created_and_passes_the_check(
+    create: Callable[[MetaData], None], engine: AsyncEngine
+) -> None:
+    metadata = MetaData(naming_convention=CONVENTION)
+    table = make_outbox_table(metadata, "x" * 51)
+    create(metadata)
+    assert await find_differences(engine, table) == []
+
+
+def test_both_tables_live_beside_each_other_and_beside_the_users(metadata: MetaData) -> None:
+    Table("orders", metadata)
+    make_outbox_table(metadata)
+    make_dlq_table(metadata)
+    assert set(metadata.tables) == {"orders", "outbox", "outbox_dlq"}
+
+
+def test_pages_are_left_half_empty(table: Table, sync_engine: Engine) -> None:
+    query = text("SELECT reloptions FROM pg_class WHERE oid = CAST(:name AS regclass)")
+    with sync_engine.connect() as connection:
+        assert connection.scalar(query, {"name": table.name}) == ["fillfactor=45"]
+
+
+def test_a_claim_is_a_hot_update(table: Table, sync_engine: Engine) -> None:
+    with sync_engine.begin() as connection:
+        rows = [{"queue": "orders", "payload": b"x" * 100} for _ in range(500)]
+        connection.execute(table.insert(), rows)
+    with sync_engine.begin() as connection:
+        connection.execute(
+            text(
+                "UPDATE outbox SET acquired_at = now(), acquired_token = gen_random_uuid(),"
+                " deliveries_count = deliveries_count + 1, last_attempt_at = now()"
+            )
+        )
+        updates = connection.execute(
+            text(
+                "SELECT pg_stat_get_xact_tuples_updated(c.oid), pg_stat_get_xact_tuples_hot_updated(c.oid)"
+                " FROM pg_class c WHERE c.oid = 'outbox'::regclass"
+            )
+        ).one()
+    assert tuple(updates) == (500, 500)
+
+
+def test_a_row_needs_only_a_queue_and_a_payload(table: Table, sync_engine: Engine) -> None:
+    with sync_engine.begin() as connection:
+        connection.execute(text("INSERT INTO outbox (queue, payload) VALUES ('orders', '')"))
+        row = connection.execute(table.select()).one()
+    assert (row.attempts_count, row.deliveries_count, row.priority) == (0, 0, 0)
+    assert row.message_id is not None
+    assert row.next_attempt_at == row.created_at

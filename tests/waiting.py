@@ -1,0 +1,31 @@
+"""Waiting for what sends no event: a row, a process, a file."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+PAUSE_SECONDS = 0.005
+
+
+async def eventually(
+    predicate: Callable[[], Any] | Callable[[], Awaitable[Any]],
+    timeout: float = 5.0,
+    message: str | None = None,
+) -> Any:
+    """Asks until the answer is true, and gives that answer; fails the test when `timeout` has passed."""
+    __tracebackhide__ = True
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    while True:
+        answer = predicate()
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer:
+            return answer
+        if loop.time() > deadline:
+            what = message or inspect.getdoc(predicate) or getattr(predicate, "__qualname__", repr(predicate))
+            pytest.fail(f"still not so after {timeout} s: {what} (last answer: {answer!r})")
+        await asyncio.sleep(PAUSE_SECONDS)
