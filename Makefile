@@ -23,6 +23,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 	"$$python" -c '' 2>/dev/null && echo "$$python" && break; done
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help demo test test-fast test-pg16 test-3.13 lint format types bench soak docs
 
 help: ## this list

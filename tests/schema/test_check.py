@@ -3,12 +3,15 @@
 Kinds of drift, one by one, are in `test_drift.py`.
 """
 
+import asyncio
+
 import pytest
 from sqlalchemy import Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table, validate_schema
+from tests.waiting import eventually
 
 from .conftest import Execute, Mend
 
@@ -171,6 +174,27 @@ async def test_the_naming_convention_names_what_the_fix_creates(
     fixes = "\n".join(item.fix for item in await find_differences(engine, named))
     assert "ADD CONSTRAINT key_of_outbox PRIMARY KEY (id);" in fixes
     assert "ADD CONSTRAINT check_outbox_lease_ck CHECK (" in fixes
+
+
+async def test_an_index_that_is_being_rebuilt_is_not_reported(engine: AsyncEngine, outbox: Table, dead: Table) -> None:
+    async def rebuild() -> None:
+        async with engine.connect() as rebuilder:
+            await rebuilder.execution_options(isolation_level="AUTOCOMMIT")
+            await rebuilder.execute(text('REINDEX INDEX CONCURRENTLY "Drift S".outbox_claim_idx'))
+
+    async def half_built() -> bool:
+        query = text("SELECT EXISTS (SELECT FROM pg_index WHERE NOT indisvalid)")
+        async with engine.connect() as observer:
+            return bool(await observer.scalar(query))
+
+    async with engine.connect() as publisher:
+        await publisher.execute(outbox.insert().values(queue="orders", payload=b"2"))
+        rebuilding = asyncio.create_task(rebuild())
+        await eventually(half_built)
+        differences = await find_differences(engine, outbox, dead)
+        await publisher.rollback()
+    await rebuilding
+    assert differences == []
 
 
 async def test_it_only_reads(outbox: Table, dead: Table, engine: AsyncEngine) -> None:

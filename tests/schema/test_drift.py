@@ -53,7 +53,7 @@ LEASE_INDEXES = [
     ("CREATE INDEX mine ON {t} (acquired_at)", "acquired_at"),
     ("CREATE INDEX mine ON {t} (queue) WHERE acquired_token IS NULL", "acquired_token"),
     ("CREATE INDEX mine ON {t} (queue) INCLUDE (deliveries_count)", "deliveries_count"),
-    ("CREATE INDEX mine ON {t} ((date_trunc('day', last_attempt_at, 'UTC')))", "last_attempt_at"),
+    ("CREATE INDEX mine ON {t} ((last_attempt_at AT TIME ZONE 'UTC'))", "last_attempt_at"),
     ("ALTER TABLE {t} ADD CONSTRAINT mine UNIQUE (id, acquired_token)", "acquired_token"),
 ]
 

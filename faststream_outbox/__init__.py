@@ -1,0 +1,68 @@
+"""A transactional outbox on PostgreSQL: commit an event together with your data, and it will be delivered.
+
+The public names, each imported when it is first used, so that the engines work in a process without
+FastStream.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from faststream_outbox.envelope import Envelope, TimerConflict
+    from faststream_outbox.events.recorder import MetricsRecorder
+    from faststream_outbox.queue.retry import (
+        ConstantRetry,
+        ExponentialRetry,
+        LinearRetry,
+        NoRetry,
+        RetryStrategyProto,
+    )
+    from faststream_outbox.schema import (
+        make_dlq_table,
+        make_outbox_table,
+        outbox_autovacuum_ddl,
+        outbox_autovacuum_rollback_ddl,
+    )
+
+_HOMES = {
+    "ConstantRetry": "queue.retry",
+    "Envelope": "envelope",
+    "ExponentialRetry": "queue.retry",
+    "LinearRetry": "queue.retry",
+    "MetricsRecorder": "events.recorder",
+    "NoRetry": "queue.retry",
+    "RetryStrategyProto": "queue.retry",
+    "TimerConflict": "envelope",
+    "make_dlq_table": "schema",
+    "make_outbox_table": "schema",
+    "outbox_autovacuum_ddl": "schema",
+    "outbox_autovacuum_rollback_ddl": "schema",
+}
+
+__all__ = [
+    "ConstantRetry",
+    "Envelope",
+    "ExponentialRetry",
+    "LinearRetry",
+    "MetricsRecorder",
+    "NoRetry",
+    "RetryStrategyProto",
+    "TimerConflict",
+    "make_dlq_table",
+    "make_outbox_table",
+    "outbox_autovacuum_ddl",
+    "outbox_autovacuum_rollback_ddl",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
