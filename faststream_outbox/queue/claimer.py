@@ -89,7 +89,7 @@ class Claimer:
         self._failures += 1
         if self._failures == 1:
             self._failing_since = now
-        self._events.emit(told.ConnectionLost("claim", error))
+            self._events.emit(told.ConnectionLost("claim", error))
         for intake in self._workers.values():
             # What the failed statement leased, if it did, is found again by a look from the beginning.
             intake.scan_at = min(intake.scan_at, now)

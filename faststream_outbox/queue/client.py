@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Table, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -46,7 +46,7 @@ logger = logging.getLogger("faststream_outbox")
 class OutboxClient:
     """Connections, loops and wake-ups of one table in one process."""
 
-    _shared: ClassVar[WeakKeyDictionary[AsyncEngine, dict[str, "OutboxClient"]]] = WeakKeyDictionary()
+    _shared: ClassVar[WeakValueDictionary[tuple[int, str, str], "OutboxClient"]] = WeakValueDictionary()
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class OutboxClient:
             renderer=last_exception_renderer,
         )
         renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
-        self.listener = Listener(Wire(_listening(engine, listen_dsn)), self.names, self.events, self._heard)
-        self._watcher = Watcher(self._last_id, self._poke)
+        self.listener = Listener(Wire(_listening(engine, listen_dsn)), self.names, self.events, self._hinted)
+        self._watcher = Watcher(self._last_id, self._poke, self._not_watching)
         loops: list[tuple[str, Callable[[], Any]]] = [
             ("outbox claimer", self.claimer.run),
             ("outbox settler", self.settler.run),
@@ -101,11 +101,12 @@ class OutboxClient:
     @classmethod
     def shared(cls, engine: AsyncEngine, table: Table, dlq_table: Table | None = None) -> "OutboxClient":
         """The client of this engine and table with default settings, made on first use."""
-        clients = cls._shared.setdefault(engine, {})
-        name = f"{quoted_name(table)} {None if dlq_table is None else quoted_name(dlq_table)}"
-        if name not in clients:
-            clients[name] = cls(engine, table, dlq_table=dlq_table)
-        return clients[name]
+        # A client keeps its engine alive, so the engine's id is not another's while the client is known.
+        name = (id(engine), quoted_name(table), "" if dlq_table is None else quoted_name(dlq_table))
+        client = cls._shared.get(name)
+        if client is None:
+            client = cls._shared[name] = cls(engine, table, dlq_table=dlq_table)
+        return client
 
     def check(self, options: WorkerOptions) -> None:
         """Refuse options that need what this client does not have."""
@@ -183,11 +184,11 @@ class OutboxClient:
         self._watcher.tide.account(hint.count)
         self.claimer.hint(hint)
 
-    def _heard(self, hint: Hint) -> None:
-        self._hinted(hint)
-
     def _poke(self) -> None:
         self.claimer.hint(Hint(None))
+
+    def _not_watching(self, error: Exception) -> None:
+        self.events.emit(told.ConnectionLost("watch", error))
 
     async def _last_id(self) -> int | None:
         rows = await self._settle_wire.fetch(statements("control", self.names)["last_id"], {"table": self.names.table})

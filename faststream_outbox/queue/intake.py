@@ -60,7 +60,7 @@ class Intake:
             if hint.due_in > 0:
                 lane.note_due(now + hint.due_in)
             else:
-                lane.hint(now)
+                lane.hint(now, is_precise=bool(hint.priorities))
         if hint.scan:
             self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
 
@@ -108,8 +108,7 @@ class Intake:
             elif not lane.keyed:
                 lane.scan()
             else:
-                lane.hint(lane.hinted_at)
-                lane.is_due_known = False
+                lane.hint(lane.hinted_at, is_precise=False)
 
     def wakes_at(self) -> float:
         """When there is something to do even if nobody calls."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 GRACE = 1.0
-SHORTEST_REWIND = 0.01
+SHORTEST_REWIND = 0.002
 PATIENCE = 5.0
 AFTER_ALL_IDS = 2**63 - 1
 
@@ -38,10 +38,12 @@ class Lane:
     passed_over_since: float | None = None
     hinted_at: float = 0.0
 
-    def hint(self, now: float) -> None:
-        """There may be new messages, also a little below the floor."""
+    def hint(self, now: float, *, is_precise: bool = True) -> None:
+        """There may be new messages, also a little below the floor, and later ones unless the hint is precise."""
         self.is_wet = self.wants_rewind = True
         self.hinted_at = now
+        if not is_precise:
+            self.is_due_known = False
 
     def note_due(self, at: float) -> None:
         """A message falls due then."""
@@ -64,15 +66,13 @@ class Lane:
         self, now: float, took: float, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool
     ) -> None:
         """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
-        self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 10 * took))
+        self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 3 * took))
         if full and last is not None:
             self.floor_at, self.floor_id = last
             return
         # Everything due by then was seen.
         self.floor_at, self.floor_id = server_now, AFTER_ALL_IDS
         self.is_wet = False
-        self.is_due_known = False
-        self.due_at = NEVER
         self.passed_over_since = None
 
     def awaken(self, now: float) -> None:

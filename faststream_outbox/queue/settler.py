@@ -110,7 +110,7 @@ class Settler:
                 failures += 1
                 if failures == 1:
                     began = loop.time()
-                self._events.emit(told.ConnectionLost("settle", error))
+                    self._events.emit(told.ConnectionLost("settle", error))
                 await asyncio.sleep(pause_after(failures))
                 continue
             if failures:

@@ -72,7 +72,7 @@ class Worker:
         self._free: deque[asyncio.Future[None]] = deque()
         self.unsettled: set[Claim] = set()
         self._all_settled = asyncio.Event()
-        self._seconds = 1.0
+        self._seconds: float | None = None
         self._intake: Intake | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -98,7 +98,7 @@ class Worker:
         if self.is_stopping or len(self.unsettled) >= MOST_UNSETTLED:
             return 0
         batch = max(options.fetch_batch_size, options.most_per_call)
-        if self._seconds * batch / options.max_workers < HOARD_SECONDS:
+        if self._seconds is not None and self._seconds * batch / options.max_workers < HOARD_SECONDS:
             return batch if self._waiting < batch else 0
         idle = (options.max_workers - len(self._running)) * options.most_per_call
         return min(batch, max(0, idle - self._waiting))
@@ -295,7 +295,8 @@ class Worker:
 
     def finished(self, seconds: float, messages: int) -> None:
         """A handler took so long for so many messages."""
-        self._seconds += 0.2 * (seconds / messages - self._seconds)
+        each = seconds / messages
+        self._seconds = each if self._seconds is None else self._seconds + 0.2 * (each - self._seconds)
 
     def drop(self, claim: Claim) -> None:
         """The lease was gone before the handler could begin."""

@@ -36,6 +36,7 @@ _COLUMNS = text("""
            coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS default_expression,
            a.attidentity <> '' AS identity,
            a.attgenerated <> '' AS generated,
+           a.attgenerated = 'v' AS virtual,
            s.name AS sequence,
            coalesce(s.sound, true) AS sound
       FROM pg_catalog.pg_attribute a
@@ -167,6 +168,7 @@ def _column(row: Row[Any]) -> FoundColumn:
         default=row.default_expression,
         identity=row.identity,
         generated=row.generated,
+        virtual=row.virtual,
         sequence=row.sequence,
         sound=row.sound,
     )

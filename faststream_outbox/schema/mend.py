@@ -76,7 +76,10 @@ def change_type(table: str, column: ExpectedColumn, found: FoundColumn) -> str:
 
 
 def change_default(table: str, column: ExpectedColumn, found: FoundColumn) -> str:
-    """The described default, or none."""
+    """The described default, or none; a virtual column has no values to keep, and is made anew."""
+    if found.virtual:
+        drop = f"ALTER TABLE {table} DROP COLUMN {quoted(column.name)}"
+        return _lines(drop) + "\n" + add_column(table, column)
     actions = ["DROP EXPRESSION"] if found.generated else []
     if column.default is not None:
         actions.append(f"SET DEFAULT {column.default}")

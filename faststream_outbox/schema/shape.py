@@ -84,6 +84,7 @@ class FoundColumn:
     default: str | None = None
     identity: bool = False
     generated: bool = False
+    virtual: bool = False
     sequence: str | None = None
     sound: bool = True
 

@@ -38,39 +38,35 @@ left join taken t on true
 with wanted as materialized (
     select w.*
     from unnest(:queues::text[], :keys::text[], :runs::int[], :ttls::float8[], :held_by_dead::boolean[])
-         as w (queue, key, run, ttl, held_by_dead)
+         with ordinality as w (queue, key, run, ttl, held_by_dead, n)
     where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = w.queue)
       /*if dead*/
       and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
       /*end*/
-), seen as materialized (
-    select w.queue, w.key, w.run, m.*
+), head as materialized (
+    select w.n, m.places, m.tokens, m.ids, cardinality(m.ids) > w.run as more,
+           least(w.run, coalesce(array_position(m.due, false) - 1, cardinality(m.ids))) as length
     from wanted w
     cross join lateral (
-        select o.ctid as place, o.acquired_token as token,
-               row_number() over near_head as rank,
-               bool_and(o.next_attempt_at <= now()) over near_head as ready,
-               bool_and(o.acquired_token is null or o.acquired_at < now() - make_interval(secs => w.ttl))
-                   over () as free
+        select array_agg(h.place) as places, array_agg(h.acquired_token) as tokens, array_agg(h.id) as ids,
+               array_agg(h.next_attempt_at <= now()) as due,
+               bool_and(h.acquired_token is null or h.acquired_at < now() - make_interval(secs => w.ttl)) as is_free
         from (
-            select h.ctid, h.id, h.acquired_token, h.acquired_at, h.next_attempt_at
-            from {table} h
-            where h.queue = w.queue and h.key = w.key
-              and (h.deliveries_count > 0 or h.next_attempt_at <= now())
-            order by h.queue, h.key, h.id
+            select o.ctid as place, o.id, o.acquired_token, o.acquired_at, o.next_attempt_at
+            from {table} o
+            where o.queue = w.queue and o.key = w.key
+              and (o.deliveries_count > 0 or o.next_attempt_at <= now())
+            order by o.queue, o.key, o.id
             limit w.run + 3
-        ) o
-        window near_head as (order by o.id)
+        ) h
     ) m
+    where m.is_free and m.due[1]
 ), run as materialized (
-    select s.queue, s.key, s.place, s.token,
-           count(*) over (partition by s.queue, s.key) as length,
-           exists (select from seen x where x.queue = s.queue and x.key = s.key and x.rank > s.run) as more
-    from seen s
-    where s.free and s.ready and s.rank <= s.run
+    select h.n, h.length, h.more, u.place, u.token, u.id
+    from head h
+    cross join lateral unnest(h.places[1:h.length], h.tokens[1:h.length], h.ids[1:h.length]) as u (place, token, id)
 ), locked as materialized (
-    select r.queue, r.key, r.place, r.length, r.more,
-           count(*) over (partition by r.queue, r.key) as held
+    select r.place, r.id, r.length, r.more, count(*) over (partition by r.n) as held
     from run r
     cross join lateral (
         select from {table} o
@@ -83,7 +79,7 @@ set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.del
 where o.ctid = any (array(select place from locked where held = length))
 returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
           o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
-          o.acquired_at, (select bool_or(k.more) from locked k where k.queue = o.queue and k.key = o.key)
+          o.acquired_at, o.id = any (array(select id from locked where more))
 
 -- name: find_keys
 -- Keys of due messages just above each keyed lane's floor, in due order, and the time; locks nothing.

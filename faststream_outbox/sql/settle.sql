@@ -1,5 +1,5 @@
 -- name: settle_done
--- Deletes handled messages whose lease still stands, and returns their ids.
+-- Deletes handled messages whose lease still stands, and returns their ids; the token is looked at again under the lock.
 delete from {table}
 where ctid = any (array(
     select m.place
@@ -8,9 +8,10 @@ where ctid = any (array(
         select o.ctid as place
         from {table} o
         where o.id = d.id and o.acquired_token = d.token
-        for update
+        limit 1
     ) m
 ))
+  and acquired_token = any (:tokens::uuid[])
 returning id
 
 -- name: settle_retry
@@ -110,7 +111,8 @@ where ctid = any (array(
         select o.ctid as place
         from {table} o
         where o.id = d.id and o.acquired_token = d.token
-        for update
+        limit 1
     ) m
 ))
+  and acquired_token = any (:tokens::uuid[])
 returning id

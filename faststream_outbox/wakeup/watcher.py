@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from faststream_outbox.service import pause_after
+
 IDLE_INTERVAL = 0.05
 BUSY_INTERVAL = 0.008
 FIRST_POKE = 0.002
@@ -62,16 +64,31 @@ class Tide:
 class Watcher:
     """Reads the sequence through `read` and calls `poke` when there may be messages without a hint."""
 
-    def __init__(self, read: Callable[[], Awaitable[int | None]], poke: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[int | None]],
+        poke: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._read = read
         self._poke = poke
+        self._failed = failed
         self.tide = Tide()
 
     async def run(self) -> None:
         """Watch until cancelled."""
         loop = asyncio.get_running_loop()
+        failures = 0
         while True:
-            value = await self._read()
+            try:
+                value = await self._read()
+            except Exception as error:  # noqa: BLE001 - told, and tried again
+                failures += 1
+                if failures == 1:
+                    self._failed(error)
+                await asyncio.sleep(pause_after(failures))
+                continue
+            failures = 0
             now = loop.time()
             if self.tide.read(value, now):
                 self._poke()

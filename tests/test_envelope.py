@@ -1,0 +1,258 @@
+"""What an envelope may hold, and how each thing that it may not hold is refused."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from enum import Enum, StrEnum
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faststream_outbox.envelope import MAX_BODY_BYTES, MAX_DELAY, Envelope, checked, checked_queue
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType, OutboxError
+from faststream_outbox.schema.names import PAUSED
+from faststream_outbox.schema.tables import NAME_LENGTH
+
+ANY_TEXT = st.text(st.characters(codec=None), max_size=NAME_LENGTH + 5)
+
+
+def envelope(**fields: Any) -> Envelope:
+    return Envelope(**({"queue": "orders", "body": b"{}"} | fields))
+
+
+def refusal(**fields: Any) -> str:
+    """The words in which `checked` refuses the fields."""
+    with pytest.raises(OutboxError) as refused:
+        checked(envelope(**fields))
+    assert isinstance(refused.value, ValueError | TypeError)
+    return str(refused.value)
+
+
+@given(ANY_TEXT)
+def test_text_is_taken_exactly_when_postgresql_can_store_it(text: str) -> None:
+    storable = 0 < len(text) <= NAME_LENGTH and "\x00" not in text and not any(0xD800 <= ord(c) < 0xE000 for c in text)
+    try:
+        taken = checked(envelope(queue=text, key=text, timer_id=text))
+    except InvalidMessage:
+        assert not storable or text == PAUSED
+    else:
+        assert storable
+        assert (taken.queue, taken.key, taken.timer_id) == (text, text, text)
+
+
+@pytest.mark.parametrize("field", ["queue", "key", "timer_id"])
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ("", InvalidMessage, "must not be empty"),
+        ("x" * (NAME_LENGTH + 1), InvalidMessage, "256 characters; at most 255"),
+        ("a\x00b", InvalidMessage, "NUL"),
+        ("a\ud800b", InvalidMessage, "lone surrogate"),
+        (b"bytes", InvalidMessageType, "must be a str, not bytes"),
+        (5, InvalidMessageType, "must be a str, not int"),
+    ],
+    ids=["empty", "too long", "NUL", "surrogate", "bytes", "int"],
+)
+def test_refused_text_is_named(field: str, value: object, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=f"{field} .*{words}"):
+        checked(envelope(**{field: value}))
+
+
+def test_reserved_queue_is_refused() -> None:
+    assert "reserved" in refusal(queue=PAUSED)
+
+
+def test_queue_may_be_a_string_enumeration_and_becomes_a_plain_string() -> None:
+    class Queue(StrEnum):
+        ORDERS = "orders"
+
+    assert type(checked(envelope(queue=Queue.ORDERS)).queue) is str
+    assert checked_queue(Queue.ORDERS) == "orders"
+
+
+def test_timer_conflict_may_be_a_string_enumeration_and_becomes_a_plain_string() -> None:
+    # psycopg writes an Enum by its member's name
+    class Conflict(str, Enum):
+        LATER = "extend"
+
+    conflict = checked(envelope(timer_id="t", timer_conflict=Conflict.LATER)).conflict
+    assert (type(conflict), conflict) == (str, "extend")
+
+
+def test_what_is_no_envelope_is_refused() -> None:
+    with pytest.raises(InvalidMessageType, match="Envelope"):
+        checked(b"{}")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("body", [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"a-b-c")[::2]])
+def test_body_may_be_any_bytes_and_becomes_plain_bytes(body: Any) -> None:
+    payload = checked(envelope(body=body)).payload
+    assert (type(payload), payload) == (bytes, b"abc")
+
+
+@pytest.mark.parametrize("body", ["text", None, {"a": 1}, [1, 2], 5])
+def test_body_that_is_not_bytes_is_refused(body: object) -> None:
+    assert "encode it first" in refusal(body=body)
+
+
+def test_body_beyond_what_a_column_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_BODY_BYTES < 2**30
+    monkeypatch.setattr("faststream_outbox.envelope.MAX_BODY_BYTES", 10)
+    assert checked(envelope(body=b"x" * 10)).payload == b"x" * 10
+    assert "11 bytes" in refusal(body=b"x" * 11)
+
+
+def test_headers_become_json() -> None:
+    headers = MappingProxyType({"trace": "00-ab", "n": 1, "ratio": 0.5, "none": None, "list": [1, {"ключ": "значение"}]})
+    stored = checked(envelope(headers=headers)).headers
+    assert stored is not None
+    assert json.loads(stored) == headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"a\x00b": "c"},
+        {"a": "\x00"},
+        {"a": ["b", {"c": "d\\\x00"}]},
+        {"a": "\\\\\x00"},
+    ],
+)
+def test_nul_anywhere_in_headers_is_refused(headers: dict[str, Any]) -> None:
+    assert "NUL" in refusal(headers=headers)
+
+
+@pytest.mark.parametrize("text", [r"\u0000", r"\\u0000", "u0000", "\\"])
+def test_text_that_looks_like_an_escaped_nul_is_not_one(text: str) -> None:
+    stored = checked(envelope(headers={text: text})).headers
+    assert stored is not None
+    assert json.loads(stored) == {text: text}
+
+
+def _circle() -> dict[str, Any]:
+    circle: dict[str, Any] = {}
+    circle["again"] = circle
+    return circle
+
+
+def _tower(height: int) -> dict[str, Any]:
+    tower: Any = "top"
+    for _ in range(height):
+        tower = [tower]
+    return {"tower": tower}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param([("a", "b")], id="pairs"),
+        pytest.param("a=b", id="text"),
+        pytest.param({1: "a"}, id="name is a number"),
+        pytest.param({None: "a"}, id="name is None"),
+        pytest.param({"a": b"bytes"}, id="bytes"),
+        pytest.param({"a": {1, 2}}, id="set"),
+        pytest.param({"a": object()}, id="object"),
+        pytest.param({"a": UUID(int=1)}, id="UUID"),
+        pytest.param({"a": datetime.now(UTC)}, id="datetime"),
+        pytest.param({"a": float("nan")}, id="NaN"),
+        pytest.param({"a": [float("-inf")]}, id="infinity"),
+        pytest.param({"a\ud800": "b"}, id="surrogate in a name"),
+        pytest.param({"a": "\udfff"}, id="surrogate in a value"),
+        pytest.param(_circle(), id="circle"),
+        pytest.param(_tower(100_000), id="too deep"),
+        pytest.param({"a": 10**5000}, id="number without end"),
+    ],
+)
+def test_headers_that_are_not_json_are_refused(headers: Any) -> None:
+    assert "eader" in refusal(headers=headers)
+
+
+@pytest.mark.parametrize("priority", [-32768, -1, 0, 1, 32767])
+def test_priority_fits_a_smallint(priority: int) -> None:
+    assert checked(envelope(priority=priority)).priority == priority
+
+
+@pytest.mark.parametrize("priority", [-32769, 32768, 2**63, True, 1.0, "1", None])
+def test_other_priorities_are_refused(priority: object) -> None:
+    assert "priority" in refusal(priority=priority)
+
+
+class _Nowhere(tzinfo):
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (datetime(2030, 1, 1), "naive"),  # noqa: DTZ001 - that is the mistake
+        (datetime(2030, 1, 1, tzinfo=_Nowhere()), "naive"),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "outside the years"),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "outside the years"),
+        (datetime(2030, 1, 1, tzinfo=UTC).date(), "must be a datetime"),
+        (1_900_000_000, "must be a datetime"),
+        ("2030-01-01T00:00:00Z", "must be a datetime"),
+    ],
+)
+def test_moment_that_is_none_is_refused(at: object, words: str) -> None:
+    assert words in refusal(activate_at=at)
+
+
+def test_moment_is_kept_in_utc() -> None:
+    at = datetime(2030, 1, 1, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    due = checked(envelope(activate_at=at)).due_at
+    assert due == at
+    assert due is not None
+    assert due.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("delay", "words"),
+    [(MAX_DELAY + timedelta(microseconds=1), "at most"), (timedelta.max, "at most"), (5, "timedelta"), ("1s", "timedelta")],
+)
+def test_delay_that_is_none_is_refused(delay: object, words: str) -> None:
+    assert words in refusal(activate_in=delay)
+
+
+@pytest.mark.parametrize("delay", [timedelta(0), timedelta(seconds=-5), timedelta.min])
+def test_delay_that_is_over_means_now(delay: timedelta) -> None:
+    assert checked(envelope(activate_in=delay)).due_in == 0.0
+
+
+def test_delay_is_in_seconds() -> None:
+    assert checked(envelope(activate_in=timedelta(minutes=1, milliseconds=5))).due_in == 60.005
+
+
+def test_two_due_times_are_refused() -> None:
+    assert "not both" in refusal(activate_in=timedelta(1), activate_at=datetime.now(UTC))
+
+
+def test_unknown_timer_conflict_is_refused() -> None:
+    assert "('ignore', 'extend', 'replace')" in refusal(timer_id="t", timer_conflict="overwrite")
+
+
+@pytest.mark.parametrize("conflict", ["extend", "replace"])
+def test_timer_conflict_without_a_timer_is_refused(conflict: str) -> None:
+    assert "needs a timer_id" in refusal(timer_conflict=conflict)
+
+
+@pytest.mark.parametrize("message_id", ["7d444840-9dc0-11d1-b245-5ffdce74fad2", 7, b"x" * 16])
+def test_message_id_that_is_no_uuid_is_refused(message_id: object) -> None:
+    assert "message_id must be a UUID" in refusal(message_id=message_id)
+
+
+@pytest.mark.parametrize(
+    ("fields", "scheduled"),
+    [({}, False), ({"activate_in": timedelta(0)}, True), ({"activate_at": datetime.now(UTC)}, True)],
+)
+def test_envelope_knows_whether_it_is_scheduled(fields: dict[str, Any], scheduled: bool) -> None:
+    assert envelope(**fields).is_scheduled is scheduled
