@@ -47,14 +47,19 @@ class Crew:
         self._say(f"[red]{name} killed[/] with SIGKILL, with messages in hand")
 
     async def dismiss(self) -> None:
-        """Stop every worker process and wait until it is gone."""
+        """Stop every worker process and wait until it is gone; a second Ctrl-C kills them."""
         for process in self._hired.values():
             if process.stdin is not None:
                 process.stdin.close()
-        for process in self._hired.values():
-            await process.wait()
-        await asyncio.gather(*self._voices)
-        self._hired.clear()
+        try:
+            for process in self._hired.values():
+                await process.wait()
+            await asyncio.gather(*self._voices)
+        except asyncio.CancelledError:
+            for process in self._hired.values():
+                if process.returncode is None:
+                    process.kill()
+            raise
 
     async def _speak(self, name: str, process: asyncio.subprocess.Process) -> None:
         if process.stdout is not None:

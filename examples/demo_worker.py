@@ -58,6 +58,7 @@ async def run(name: str, dsn: str) -> None:
         max_workers=HANDLERS,
         lease_ttl_seconds=LEASE_SECONDS,
         retry_strategy=RETRIES,
+        graceful_timeout=2.0,
     )
     await worker.start()
     await end_of_input()

@@ -173,8 +173,15 @@ def _checked_message_id(message_id: object) -> UUID | None:
     return message_id
 
 
+def _is_envelope(value: object) -> bool:
+    return isinstance(value, Envelope)
+
+
 def checked(envelope: Envelope) -> CheckedEnvelope:
     """The envelope as a row, or the error that says what is wrong with it."""
+    if not _is_envelope(envelope):
+        msg = f"Publish Envelope objects, not a {type(envelope).__name__}: publish(session, table, *envelopes)."
+        raise InvalidMessageType(msg)
     if envelope.activate_in is not None and envelope.activate_at is not None:
         msg = "Pass activate_in or activate_at, not both: they are two ways to say when the message is due."
         raise InvalidMessage(msg)
@@ -193,6 +200,6 @@ def checked(envelope: Envelope) -> CheckedEnvelope:
         key=None if envelope.key is None else checked_text(envelope.key, "key"),
         priority=_checked_priority(envelope.priority),
         timer_id=None if envelope.timer_id is None else checked_text(envelope.timer_id, "timer_id"),
-        conflict=envelope.timer_conflict,
+        conflict=str.__str__(envelope.timer_conflict),
         message_id=_checked_message_id(envelope.message_id),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked
 from faststream_outbox.errors import InvalidMessage
-from faststream_outbox.wakeup.hint import Hint, merged
+from faststream_outbox.wakeup.hint import Hint
 
 BACKDATED_SECONDS = 0.5
 
@@ -14,15 +14,15 @@ BACKDATED_SECONDS = 0.5
 def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
     """The envelopes as rows; refuses a timer that the same call would change twice."""
     rows = [checked(envelope) for envelope in envelopes]
-    taken: set[tuple[str, str]] = set()
+    taken: dict[tuple[str, str], str] = {}
     for row in rows:
         if row.timer_id is None:
             continue
         timer = (row.queue, row.timer_id)
-        if timer in taken and row.conflict != "ignore":
+        if timer in taken and {row.conflict, taken[timer]} != {"ignore"}:
             msg = f"timer_id {row.timer_id!r} of queue {row.queue!r} appears twice in one call; publish it once."
             raise InvalidMessage(msg)
-        taken.add(timer)
+        taken[timer] = row.conflict
     return rows
 
 
@@ -69,21 +69,25 @@ def ids_of(rows: Sequence[CheckedEnvelope], returned: Sequence[Sequence[Any]]) -
 
 def hints_of(rows: Sequence[CheckedEnvelope], ids: Sequence[int | None]) -> list[Hint]:
     """One hint per queue for the rows that were written."""
-    hints: dict[str, Hint] = {}
-    now = datetime.now(UTC)
+    written: dict[str, list[CheckedEnvelope]] = {}
     for row, row_id in zip(rows, ids, strict=True):
-        if row_id is None:
-            continue
-        due_in = row.due_in if row.due_at is None else (row.due_at - now).total_seconds()
-        hint = Hint(
-            queue=row.queue,
-            count=1,
-            priorities=frozenset((row.priority,)),
-            keyed=row.key is not None,
-            keyless=row.key is None,
-            due_in=max(0.0, due_in),
-            scan=due_in < -BACKDATED_SECONDS,
-        )
-        known = hints.get(row.queue)
-        hints[row.queue] = hint if known is None else merged(known, hint)
-    return list(hints.values())
+        if row_id is not None:
+            written.setdefault(row.queue, []).append(row)
+    now = datetime.now(UTC)
+    return [_hint(queue, of_queue, now) for queue, of_queue in written.items()]
+
+
+def _hint(queue: str, rows: Sequence[CheckedEnvelope], now: datetime) -> Hint:
+    due = [row.due_in if row.due_at is None else (row.due_at - now).total_seconds() for row in rows]
+    due_in = min(due)
+    keyed = sum(row.key is not None for row in rows)
+    return Hint(
+        queue=queue,
+        count=len(rows),
+        priorities=frozenset({row.priority for row in rows}),
+        keyed=keyed > 0,
+        keyless=keyed < len(rows),
+        due_in=max(0.0, due_in),
+        later=max(due) > max(0.0, due_in),
+        scan=due_in < -BACKDATED_SECONDS,
+    )

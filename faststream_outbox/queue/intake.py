@@ -60,7 +60,7 @@ class Intake:
             if hint.due_in > 0:
                 lane.note_due(now + hint.due_in)
             else:
-                lane.hint(now, is_precise=bool(hint.priorities))
+                lane.hint(now, is_precise=bool(hint.priorities) and not hint.later)
         if hint.scan:
             self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
 

@@ -37,8 +37,12 @@ def outbox_autovacuum_ddl(
     """
     _check_whole("vacuum_threshold", vacuum_threshold, 0, MAX_THRESHOLD)
     _check_whole("insert_threshold", insert_threshold, 0, MAX_THRESHOLD)
-    values: list[float] = [0, vacuum_threshold, 0, insert_threshold]
-    settings = [f"{name} = {value}" for name, value in zip(_SETTINGS, values, strict=False)]
+    settings = [
+        "autovacuum_vacuum_scale_factor = 0",
+        f"autovacuum_vacuum_threshold = {vacuum_threshold}",
+        "autovacuum_vacuum_insert_scale_factor = 0",
+        f"autovacuum_vacuum_insert_threshold = {insert_threshold}",
+    ]
     if vacuum_cost_delay is not None:
         _check_delay(vacuum_cost_delay)
         settings.append(f"autovacuum_vacuum_cost_delay = {vacuum_cost_delay}")

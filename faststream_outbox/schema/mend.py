@@ -89,7 +89,7 @@ def change_default(table: str, column: ExpectedColumn, found: FoundColumn) -> st
 
 
 def number(found: Found, column: FoundColumn) -> str:
-    """A sequence as `create_all` makes it, since Alembic objects to an identity, going on after the last id."""
+    """A sequence that goes on after the last id; not an identity, which Alembic would want to take away."""
     name = quoted(column.name)
     sequence = column.sequence or quoted(f"{found.table}_{column.name}_seq", found.schema)
     beyond = f"(SELECT coalesce(max({name}), 0) + 1 FROM {found.name})"

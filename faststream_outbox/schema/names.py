@@ -16,7 +16,7 @@ MAX_IDENTIFIER_BYTES = 63
 PAUSED = "$paused"
 """Reserved queue name: a row of it whose `timer_id` is a queue's name pauses that queue."""
 
-# Under the default parameter style, SQLAlchemy doubles percent signs in names; text() does that by itself.
+# Under its default parameter style SQLAlchemy doubles percent signs in names; statements are doubled when run.
 # SQLAlchemy does not annotate its dialects' constructors.
 DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]
 _preparer = DIALECT.identifier_preparer

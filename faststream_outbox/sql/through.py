@@ -61,10 +61,10 @@ class Through:
             call = _driver_call(self.connection, statement, values)
             return cast("Rows", self.connection.exec_driver_sql(*call).fetchall())
         with self.connection.cursor() as cursor:
-            if hasattr(cursor, "row_factory"):
+            if type(cursor).__module__.partition(".")[0] == "psycopg":
                 cursor.row_factory = _tuples
             cursor.execute(statement.pyformat, values)
-            return cast("Rows", cursor.fetchall())
+            return [tuple(row.values()) if isinstance(row, Mapping) else row for row in cursor.fetchall()]
 
 
 def _tuples(cursor: Any) -> Any:

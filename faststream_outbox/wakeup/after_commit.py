@@ -6,6 +6,7 @@ transaction that publishes nothing. Called by `publish`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 
 from sqlalchemy import event
@@ -42,17 +43,7 @@ def _hand_over(session: Session) -> None:
     now = monotonic()
     for tell, hint, published in told:
         late = now - published > LATE_SECONDS
-        tell(
-            Hint(
-                hint.queue,
-                hint.count,
-                hint.priorities,
-                hint.keyed,
-                hint.keyless,
-                hint.due_in,
-                hint.scan or late,
-            )
-        )
+        tell(replace(hint, scan=hint.scan or late))
 
 
 def _forget(session: Session) -> None:

@@ -13,7 +13,7 @@ MAX_PAYLOAD_BYTES = 7900
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """`queue` may have messages that are due in `due_in` seconds.
+    """`queue` may have messages of which the first is due in `due_in` seconds, and others `later` than now.
 
     `count` ids were drawn for them; `priorities` is empty when unknown; `keyed` and `keyless` say which
     kinds there may be; `scan` asks to look below the claimers' floor, for rows that are older than they seem.
@@ -25,6 +25,7 @@ class Hint:
     keyed: bool = True
     keyless: bool = True
     due_in: float = 0.0
+    later: bool = False
     scan: bool = False
 
 
@@ -38,6 +39,7 @@ def merged(one: Hint, other: Hint) -> Hint:
         keyed=one.keyed or other.keyed,
         keyless=one.keyless or other.keyless,
         due_in=min(one.due_in, other.due_in),
+        later=one.later or other.later or one.due_in != other.due_in,
         scan=one.scan or other.scan,
     )
 
@@ -51,7 +53,7 @@ def payloads(hints: Iterable[Hint], sender: str) -> Iterator[str]:
             hint.queue,
             hint.count,
             sorted(hint.priorities),
-            int(hint.keyed) + 2 * int(hint.keyless) + 4 * int(hint.scan),
+            int(hint.keyed) + 2 * int(hint.keyless) + 4 * int(hint.scan) + 8 * int(hint.later),
             round(hint.due_in, 3),
         ]
         length = len(json.dumps(item)) + 1
@@ -77,6 +79,7 @@ def parsed(payload: str) -> tuple[str, list[Hint]]:
                     keyed=bool(flags & 1),
                     keyless=bool(flags & 2),
                     scan=bool(flags & 4),
+                    later=bool(flags & 8),
                     due_in=float(due_in),
                 )
                 for queue, count, priorities, flags, due_in in message["hints"]

@@ -9,6 +9,7 @@ from faststream_outbox.schema import Difference, make_dlq_table, make_outbox_tab
 
 Execute = Callable[..., None]
 Mend = Callable[[list[Difference]], None]
+Since = Callable[[int], None]
 
 
 @pytest.fixture
@@ -32,6 +33,18 @@ def mend(execute: Execute) -> Mend:
 
     def run(differences: list[Difference]) -> None:
         execute(*(statement for difference in differences for statement in difference.fix.splitlines()))
+
+    return run
+
+
+@pytest.fixture
+def since(sync_engine: Engine) -> Since:
+    """Skips a test of what PostgreSQL has only had since a version."""
+
+    def run(version: int) -> None:
+        with sync_engine.connect() as connection:
+            if (connection.dialect.server_version_info or ()) < (version,):
+                pytest.skip(f"PostgreSQL has this since version {version}")
 
     return run
 

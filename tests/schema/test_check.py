@@ -1,6 +1,6 @@
 """The check against a live database: what it lets pass, how it is called, and what it says.
 
-Kinds of drift, one by one, are in `test_drift.py`.
+Kinds of drift, one by one, are in `test_drift_columns.py` and `test_drift_indexes.py`.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ async def test_it_needs_no_rights_on_the_tables(
     engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute
 ) -> None:
     role = f"outbox_reader_{engine.url.database}"
-    execute(f"CREATE ROLE {role}", f"GRANT USAGE ON SCHEMA {{s}} TO {role}")
+    execute(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role}", f"GRANT USAGE ON SCHEMA {{s}} TO {role}")
     try:
         async with engine.begin() as connection:
             await connection.execute(text(f"SET LOCAL ROLE {role}"))

@@ -1,0 +1,237 @@
+"""Bad input is refused before any SQL is sent, so that the caller's transaction can still commit."""
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import URL, Engine, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.errors import OutboxError, UnsupportedSession
+from faststream_outbox.publish import cancel_timer, publish, publish_sync
+from tests.publish.conftest import Rows
+from tests.publish.ways import plain
+
+NOW = datetime.now(UTC)
+
+
+def _tower(height: int) -> Any:
+    tower: Any = "top"
+    for _ in range(height):
+        tower = [tower]
+    return tower
+
+
+def _circle() -> dict[str, Any]:
+    circle: dict[str, Any] = {}
+    circle["again"] = circle
+    return circle
+
+
+def _released() -> memoryview:
+    view = memoryview(b"gone")
+    view.release()
+    return view
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "queue empty": {"queue": ""},
+    "queue too long": {"queue": "q" * 256},
+    "queue far too long": {"queue": "q" * 1_000_000},
+    "queue with NUL": {"queue": "a\x00b"},
+    "queue all NUL": {"queue": "\x00"},
+    "queue with a high surrogate": {"queue": "a\ud800"},
+    "queue with a low surrogate": {"queue": "\udfffa"},
+    "queue reserved": {"queue": "$paused"},
+    "queue None": {"queue": None},
+    "queue bytes": {"queue": b"orders"},
+    "queue number": {"queue": 7},
+    "queue list": {"queue": ["orders"]},
+    "body text": {"body": "{}"},
+    "body None": {"body": None},
+    "body object": {"body": {"a": 1}},
+    "body list of numbers": {"body": [1, 2, 3]},
+    "body number": {"body": 5},
+    "body released": {"body": _released()},
+    "headers pairs": {"headers": [("a", "b")]},
+    "headers text": {"headers": "a=b"},
+    "headers bytes": {"headers": b"{}"},
+    "header name number": {"headers": {1: "a"}},
+    "header name bytes": {"headers": {b"a": "a"}},
+    "header name None": {"headers": {None: "a"}},
+    "header name with NUL": {"headers": {"a\x00": "b"}},
+    "header name with a surrogate": {"headers": {"a\ud800": "b"}},
+    "header value with NUL": {"headers": {"a": "b\x00"}},
+    "header value with NUL after a backslash": {"headers": {"a": "\\\x00"}},
+    "header value with NUL deep inside": {"headers": {"a": [{"b": ["\x00"]}]}},
+    "header value with a surrogate": {"headers": {"a": "\udc00"}},
+    "header value bytes": {"headers": {"a": b"b"}},
+    "header value set": {"headers": {"a": {1}}},
+    "header value object": {"headers": {"a": object()}},
+    "header value UUID": {"headers": {"a": UUID(int=1)}},
+    "header value datetime": {"headers": {"a": NOW}},
+    "header value Decimal": {"headers": {"a": Decimal("1.5")}},
+    "header value NaN": {"headers": {"a": float("nan")}},
+    "header value infinity": {"headers": {"a": float("inf")}},
+    "header value negative infinity deep inside": {"headers": {"a": [[float("-inf")]]}},
+    "header value of five thousand digits": {"headers": {"a": 10**5000}},
+    "headers in a circle": {"headers": _circle()},
+    "headers too deep": {"headers": {"a": _tower(100_000)}},
+    "key empty": {"key": ""},
+    "key too long": {"key": "k" * 256},
+    "key with NUL": {"key": "k\x00"},
+    "key with a surrogate": {"key": "\ud83d"},
+    "key number": {"key": 17},
+    "key UUID": {"key": UUID(int=17)},
+    "priority too large": {"priority": 32768},
+    "priority too small": {"priority": -32769},
+    "priority beyond bigint": {"priority": 2**70},
+    "priority bool": {"priority": True},
+    "priority float": {"priority": 1.5},
+    "priority text": {"priority": "high"},
+    "priority None": {"priority": None},
+    "activate_at naive": {"activate_at": NOW.replace(tzinfo=None)},
+    "activate_at after the last year": {"activate_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))},
+    "activate_at before the first year": {"activate_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))},
+    "activate_at date": {"activate_at": date(2030, 1, 1)},
+    "activate_at text": {"activate_at": "2030-01-01T00:00:00Z"},
+    "activate_at number": {"activate_at": 1_900_000_000.0},
+    "activate_in too long": {"activate_in": timedelta(days=365_001)},
+    "activate_in as long as can be": {"activate_in": timedelta.max},
+    "activate_in number": {"activate_in": 5},
+    "activate_in text": {"activate_in": "5 minutes"},
+    "both due times": {"activate_in": timedelta(1), "activate_at": NOW},
+    "timer_id empty": {"timer_id": ""},
+    "timer_id too long": {"timer_id": "t" * 256},
+    "timer_id with NUL": {"timer_id": "t\x00"},
+    "timer_id with a surrogate": {"timer_id": "\ud800"},
+    "timer_id number": {"timer_id": 5},
+    "timer_conflict unknown": {"timer_id": "t", "timer_conflict": "overwrite"},
+    "timer_conflict None": {"timer_id": "t", "timer_conflict": None},
+    "timer_conflict list": {"timer_id": "t", "timer_conflict": ["extend"]},
+    "timer_conflict without a timer": {"timer_conflict": "replace"},
+    "message_id text": {"message_id": str(uuid4())},
+    "message_id bytes": {"message_id": uuid4().bytes},
+    "message_id number": {"message_id": 5},
+}
+
+
+def test_there_are_more_than_fifty_kinds() -> None:
+    assert len(BAD) > 50
+
+
+def bad_one(kind: str) -> Envelope:
+    return Envelope(**({"queue": "orders", "body": b"bad"} | BAD[kind]))
+
+
+@pytest.mark.parametrize("kind", BAD)
+async def test_bad_message_is_refused_and_its_transaction_commits(
+    kind: str, engine: AsyncEngine, table: Table, rows: Rows, statements: list[str]
+) -> None:
+    async with AsyncSession(engine) as session, session.begin():
+        await session.execute(text("insert into outbox (queue, payload) values ('sibling', '')"))
+        statements.clear()
+        with pytest.raises((ValueError, TypeError)) as refused:
+            await publish(session, table, bad_one(kind))
+        with pytest.raises((ValueError, TypeError)):
+            await publish(session, table, Envelope(queue="orders", body=b"good"), bad_one(kind))
+        assert statements == []
+    assert [row["queue"] for row in rows()] == ["sibling"]
+    assert str(refused.value)
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_message_is_refused_by_a_sync_session(kind: str, sync_engine: Engine, table: Table) -> None:
+    with Session(sync_engine) as session:
+        with pytest.raises((ValueError, TypeError)):
+            publish_sync(session, table, bad_one(kind))
+        assert not session.in_transaction()
+
+
+async def test_refused_message_begins_no_transaction(engine: AsyncEngine, table: Table) -> None:
+    async with AsyncSession(engine) as session:
+        with pytest.raises(OutboxError):
+            await publish(session, table, bad_one("queue empty"))
+        assert not session.in_transaction()
+
+
+@pytest.mark.parametrize("thing", [None, b"{}", {"queue": "orders"}, [Envelope(queue="orders", body=b"")]])
+async def test_what_is_no_envelope_is_refused(
+    thing: Any, engine: AsyncEngine, table: Table, statements: list[str]
+) -> None:
+    async with engine.begin() as connection:
+        with pytest.raises(TypeError, match="Envelope"):
+            await publish(connection, table, thing)
+    assert statements == []
+
+
+@pytest.mark.parametrize("thing", [None, "postgresql://127.0.0.1/db", object(), 5])
+async def test_what_is_no_session_is_refused(thing: Any, table: Table) -> None:
+    envelope = Envelope(queue="orders", body=b"")
+    with pytest.raises(UnsupportedSession, match="Pass the AsyncSession"):
+        await publish(thing, table, envelope)
+    with pytest.raises(UnsupportedSession, match="Pass the Session"):
+        publish_sync(thing, table, envelope)
+    with pytest.raises(UnsupportedSession):
+        await cancel_timer(thing, table, queue="orders", timer_id="t")
+
+
+async def test_session_of_the_other_kind_is_refused_with_the_function_to_use(
+    engine: AsyncEngine, sync_engine: Engine, table: Table
+) -> None:
+    envelope = Envelope(queue="orders", body=b"")
+    with Session(sync_engine) as session, pytest.raises(UnsupportedSession, match="publish_sync"):
+        await publish(session, table, envelope)
+    async with AsyncSession(engine) as session, engine.connect() as connection:
+        for wrong in (session, connection):
+            with pytest.raises(UnsupportedSession, match="use publish"):
+                publish_sync(wrong, table, envelope)
+
+
+async def test_raw_connection_of_the_other_kind_is_refused(database_url: URL, table: Table) -> None:
+    envelope = Envelope(queue="orders", body=b"")
+    with psycopg.connect(plain(database_url)) as connection, pytest.raises(UnsupportedSession, match="publish_sync"):
+        await publish(connection, table, envelope)
+    async with await psycopg.AsyncConnection.connect(plain(database_url)) as connection:
+        with pytest.raises(UnsupportedSession):
+            publish_sync(connection, table, envelope)
+
+
+async def test_engine_or_pool_is_refused(
+    engine: AsyncEngine, sync_engine: Engine, database_url: URL, table: Table
+) -> None:
+    envelope = Envelope(queue="orders", body=b"")
+    async with asyncpg.create_pool(plain(database_url), min_size=1, max_size=1) as pool:
+        for wrong in (engine, sync_engine, pool):
+            with pytest.raises(UnsupportedSession):
+                await publish(wrong, table, envelope)
+            with pytest.raises(UnsupportedSession):
+                publish_sync(wrong, table, envelope)
+
+
+async def test_connection_that_is_not_open_is_refused(engine: AsyncEngine, table: Table) -> None:
+    with pytest.raises(Exception, match="not open|not started"):
+        await publish(engine.connect(), table, Envelope(queue="orders", body=b""))
+
+
+async def test_connections_of_a_class_of_the_applications_own_are_taken(
+    database_url: URL, table: Table, rows: Rows
+) -> None:
+    class Asyncpg(asyncpg.Connection):
+        pass
+
+    class Psycopg(psycopg.AsyncConnection[Any]):
+        pass
+
+    connection = await asyncpg.connect(plain(database_url), connection_class=Asyncpg)
+    await publish(connection, table, Envelope(queue="orders", body=b"asyncpg"))
+    await connection.close()
+    async with await Psycopg.connect(plain(database_url)) as other:
+        await publish(other, table, Envelope(queue="orders", body=b"psycopg"))
+    assert [bytes(row["payload"]) for row in rows()] == [b"asyncpg", b"psycopg"]

@@ -1,0 +1,136 @@
+"""A lane knows where to start the next look, and when one is due."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from faststream_outbox.queue.lane import AFTER_ALL_IDS, BEGINNING, GRACE, NEVER, SHORTEST_REWIND, Lane
+
+SERVER_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LAST = (datetime(2026, 3, 1, 11, tzinfo=UTC), 42)
+
+
+@pytest.fixture
+def lane() -> Lane:
+    return Lane("orders", 0, False)
+
+
+@pytest.fixture
+def dry(lane: Lane) -> Lane:
+    """A lane that was looked at and had nothing, at time 100."""
+    lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
+    return lane
+
+
+class TestFloor:
+    def test_the_first_look_starts_at_the_beginning(self, lane: Lane) -> None:
+        assert (lane.is_wet, lane.floor_at, lane.floor_id) == (True, BEGINNING, 0)
+
+    def test_a_full_look_moves_it_to_the_last_row_seen(self, lane: Lane) -> None:
+        lane.looked(100.0, 0.001, LAST, SERVER_NOW, full=True)
+        assert (lane.floor_at, lane.floor_id) == LAST
+
+    def test_a_full_look_leaves_the_lane_wet(self, lane: Lane) -> None:
+        lane.looked(100.0, 0.001, LAST, SERVER_NOW, full=True)
+        assert lane.is_wet
+
+    def test_a_short_look_moves_it_to_the_time_of_the_look(self, lane: Lane) -> None:
+        lane.looked(100.0, 0.001, LAST, SERVER_NOW, full=False)
+        assert (lane.floor_at, lane.floor_id) == (SERVER_NOW, AFTER_ALL_IDS)
+
+    def test_a_short_look_leaves_the_lane_dry(self, dry: Lane) -> None:
+        assert not dry.is_wet
+
+    def test_a_scan_starts_from_the_beginning_again(self, dry: Lane) -> None:
+        dry.scan()
+        assert (dry.is_wet, dry.floor_at, dry.floor_id) == (True, BEGINNING, 0)
+
+
+class TestRewind:
+    def test_without_a_hint_nothing_below_the_floor_is_looked_at(self, dry: Lane) -> None:
+        assert dry.grace(200.0) == 0.0
+
+    def test_after_a_hint_the_grace_below_the_floor_is_looked_at(self, dry: Lane) -> None:
+        dry.hint(200.0)
+        assert dry.grace(200.0) == GRACE
+
+    def test_one_hint_is_good_for_one_rewind(self, dry: Lane) -> None:
+        dry.hint(200.0)
+        dry.grace(200.0)
+        assert dry.grace(200.0) == 0.0
+
+    def test_two_rewinds_keep_the_shortest_distance(self, dry: Lane) -> None:
+        dry.hint(100.0)
+        assert dry.grace(100.0 + SHORTEST_REWIND / 2) == 0.0
+
+    def test_a_slow_look_is_not_followed_at_once_by_another(self, lane: Lane) -> None:
+        lane.looked(100.0, 0.5, None, SERVER_NOW, full=False)
+        lane.hint(100.0)
+        assert lane.grace(100.0 + 2 * 0.5) == 0.0
+
+    def test_a_rewind_that_had_to_wait_is_made_in_the_end(self, lane: Lane) -> None:
+        lane.looked(100.0, 0.5, None, SERVER_NOW, full=False)
+        lane.hint(100.0)
+        assert lane.grace(lane.wakes_at()) == GRACE
+
+    def test_a_hint_that_came_during_a_look_is_kept_for_the_next(self, lane: Lane) -> None:
+        lane.hint(99.9995)
+        lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
+        lane.awaken(lane.wakes_at())
+        assert (lane.is_wet, lane.grace(lane.wakes_at())) == (True, GRACE)
+
+    def test_a_rewind_that_must_wait_is_a_reason_to_wake_up(self, dry: Lane) -> None:
+        dry.hint(100.0)
+        assert 100.0 + SHORTEST_REWIND <= dry.wakes_at() < 101.0
+
+    def test_a_scan_needs_no_rewind(self, dry: Lane) -> None:
+        dry.hint(200.0)
+        dry.scan()
+        assert dry.grace(200.0) == 0.0
+
+
+class TestDue:
+    def test_a_dry_lane_has_no_reason_to_wake_up(self, dry: Lane) -> None:
+        assert dry.wakes_at() == NEVER
+
+    def test_the_earliest_due_time_counts(self, dry: Lane) -> None:
+        for moment in (300.0, 200.0, 250.0):
+            dry.note_due(moment)
+        assert dry.wakes_at() == 200.0
+
+    def test_the_lane_stays_dry_before_that(self, dry: Lane) -> None:
+        dry.note_due(200.0)
+        dry.awaken(199.999)
+        assert not dry.is_wet
+
+    def test_the_lane_is_wet_at_that_time(self, dry: Lane) -> None:
+        dry.note_due(200.0)
+        dry.awaken(200.0)
+        assert dry.is_wet
+
+    def test_a_due_time_wakes_once(self, dry: Lane) -> None:
+        dry.note_due(200.0)
+        dry.awaken(200.0)
+        assert dry.due_at == NEVER
+
+    def test_after_it_the_next_one_is_unknown(self, dry: Lane) -> None:
+        dry.is_due_known = True
+        dry.note_due(200.0)
+        dry.awaken(200.0)
+        assert not dry.is_due_known
+
+    def test_a_look_before_that_time_does_not_forget_it(self, lane: Lane) -> None:
+        lane.is_due_known = True
+        lane.note_due(200.0)
+        lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
+        assert lane.wakes_at() == 200.0 or not lane.is_due_known
+
+    def test_a_hint_that_knows_little_makes_the_due_time_unknown(self, dry: Lane) -> None:
+        dry.is_due_known = True
+        dry.hint(200.0, is_precise=False)
+        assert not dry.is_due_known
+
+    def test_a_scan_makes_the_due_time_unknown(self, dry: Lane) -> None:
+        dry.is_due_known = True
+        dry.scan()
+        assert not dry.is_due_known
