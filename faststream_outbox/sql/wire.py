@@ -24,6 +24,13 @@ Row = Sequence[Any]
 
 _PROBE = "select pg_backend_pid(), current_setting('default_transaction_isolation'), pg_is_in_recovery()"
 _BEGIN = "begin isolation level read committed"
+
+# A plan cached while the queue was empty would be a sequential scan, and outlive the emptiness; a bitmap scan never
+# marks dead index entries; compiling takes longer than any statement here. Behind a pooler no plan is cached.
+_PLANS = (
+    "select set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false), "
+    "set_config('jit', 'off', false)"
+)
 STATEMENT_TIMEOUT = 30.0
 
 
@@ -107,6 +114,8 @@ class Wire:
             if self.pooled:
                 driver.prepare_threshold = None
         self._explicit = self.pooled or isolation != "read committed"
+        if not self.pooled:
+            await driver.execute(_PLANS)
         if standby:
             msg = "The engine is connected to a read-only standby. Point it at the primary."
             raise ConnectionUnusable(msg)

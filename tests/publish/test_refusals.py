@@ -5,18 +5,15 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
-import psycopg
 import pytest
-from sqlalchemy import URL, Engine, Table, text
+from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.errors import OutboxError, UnsupportedSession
-from faststream_outbox.publish import cancel_timer, publish, publish_sync
+from faststream_outbox.errors import OutboxError
+from faststream_outbox.publish import publish, publish_sync
 from tests.publish.conftest import Rows
-from tests.publish.ways import plain
 
 NOW = datetime.now(UTC)
 
@@ -169,69 +166,3 @@ async def test_what_is_no_envelope_is_refused(
         with pytest.raises(TypeError, match="Envelope"):
             await publish(connection, table, thing)
     assert statements == []
-
-
-@pytest.mark.parametrize("thing", [None, "postgresql://127.0.0.1/db", object(), 5])
-async def test_what_is_no_session_is_refused(thing: Any, table: Table) -> None:
-    envelope = Envelope(queue="orders", body=b"")
-    with pytest.raises(UnsupportedSession, match="Pass the AsyncSession"):
-        await publish(thing, table, envelope)
-    with pytest.raises(UnsupportedSession, match="Pass the Session"):
-        publish_sync(thing, table, envelope)
-    with pytest.raises(UnsupportedSession):
-        await cancel_timer(thing, table, queue="orders", timer_id="t")
-
-
-async def test_session_of_the_other_kind_is_refused_with_the_function_to_use(
-    engine: AsyncEngine, sync_engine: Engine, table: Table
-) -> None:
-    envelope = Envelope(queue="orders", body=b"")
-    with Session(sync_engine) as session, pytest.raises(UnsupportedSession, match="publish_sync"):
-        await publish(session, table, envelope)
-    async with AsyncSession(engine) as session, engine.connect() as connection:
-        for wrong in (session, connection):
-            with pytest.raises(UnsupportedSession, match="use publish"):
-                publish_sync(wrong, table, envelope)
-
-
-async def test_raw_connection_of_the_other_kind_is_refused(database_url: URL, table: Table) -> None:
-    envelope = Envelope(queue="orders", body=b"")
-    with psycopg.connect(plain(database_url)) as connection, pytest.raises(UnsupportedSession, match="publish_sync"):
-        await publish(connection, table, envelope)
-    async with await psycopg.AsyncConnection.connect(plain(database_url)) as connection:
-        with pytest.raises(UnsupportedSession):
-            publish_sync(connection, table, envelope)
-
-
-async def test_engine_or_pool_is_refused(
-    engine: AsyncEngine, sync_engine: Engine, database_url: URL, table: Table
-) -> None:
-    envelope = Envelope(queue="orders", body=b"")
-    async with asyncpg.create_pool(plain(database_url), min_size=1, max_size=1) as pool:
-        for wrong in (engine, sync_engine, pool):
-            with pytest.raises(UnsupportedSession):
-                await publish(wrong, table, envelope)
-            with pytest.raises(UnsupportedSession):
-                publish_sync(wrong, table, envelope)
-
-
-async def test_connection_that_is_not_open_is_refused(engine: AsyncEngine, table: Table) -> None:
-    with pytest.raises(Exception, match="not open|not started"):
-        await publish(engine.connect(), table, Envelope(queue="orders", body=b""))
-
-
-async def test_connections_of_a_class_of_the_applications_own_are_taken(
-    database_url: URL, table: Table, rows: Rows
-) -> None:
-    class Asyncpg(asyncpg.Connection):
-        pass
-
-    class Psycopg(psycopg.AsyncConnection[Any]):
-        pass
-
-    connection = await asyncpg.connect(plain(database_url), connection_class=Asyncpg)
-    await publish(connection, table, Envelope(queue="orders", body=b"asyncpg"))
-    await connection.close()
-    async with await Psycopg.connect(plain(database_url)) as other:
-        await publish(other, table, Envelope(queue="orders", body=b"psycopg"))
-    assert [bytes(row["payload"]) for row in rows()] == [b"asyncpg", b"psycopg"]
