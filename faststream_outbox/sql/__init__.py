@@ -39,15 +39,21 @@ class Statement:
         return tuple(values[name] for name in self.parameters)
 
 
-def _compiled(name: str, description: str, body: str) -> Statement:
+def _compiled(name: str, description: str, body: str, names: Names) -> Statement:
     order: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
         return f"${order.setdefault(match[1], len(order) + 1)}"
 
-    dollar = _PARAMETER.sub(number, body)
-    pyformat = _PARAMETER.sub(r"%(\1)s", body.replace("%", "%%"))
+    # Names come last: one may hold a colon or a percent sign of its own.
+    dollar = _filled(_PARAMETER.sub(number, body), names.table, names.dead)
+    double = [name and name.replace("%", "%%") for name in (names.table, names.dead)]
+    pyformat = _filled(_PARAMETER.sub(r"%(\1)s", body.replace("%", "%%")), *double)
     return Statement(name, description, dollar, pyformat, tuple(order))
+
+
+def _filled(text: str, table: str | None, dead: str | None) -> str:
+    return text.replace("{table}", table or "").replace("{dead}", dead or "")
 
 
 @cache
@@ -78,8 +84,7 @@ class Statements:
             if "{dead}" in body and self._names.dead is None:
                 msg = f"{name!r} needs the dead-letter table: pass dlq_table=make_dlq_table(metadata)."
                 raise InvalidOption(msg)
-            filled = body.replace("{table}", self._names.table).replace("{dead}", self._names.dead or "")
-            statement = self._filled[name] = _compiled(name, description, filled)
+            statement = self._filled[name] = _compiled(name, description, body, self._names)
         return statement
 
 

@@ -92,6 +92,16 @@ def young(dsn: str) -> Iterator[State]:
 
 
 @contextmanager
+def emptied(dsn: str) -> Iterator[State]:
+    """Drained and vacuumed to nothing, as an idle outbox is."""
+    with _empty(dsn, "emptied") as state:
+        state.hold(HELD)
+        state.execute("delete from {t}")
+        state.execute("vacuum (analyze) {t}")
+        yield state
+
+
+@contextmanager
 def churned(dsn: str) -> Iterator[State]:
     """Analysed when it was empty, after a churn whose rows an old snapshot keeps."""
     with ExitStack() as stack:

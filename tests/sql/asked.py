@@ -1,0 +1,117 @@
+"""What the library asks the outbox table: each hot statement with values as a worker would give them.
+
+`questions` are those of steady work, which must cost in proportion to what they return; `rounds` are those
+of the slow tick, which look from the beginning and may walk what lies there, once. Used by `test_plans`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from faststream_outbox.queue.lane import BEGINNING
+from tests.sql.states import TOKEN, State
+
+BATCH = 100
+WINDOW = 500
+RUNS = 20
+RUN = 5
+TTL = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A statement with its values, the indexes that it is meant to use, and the rows that it may return."""
+
+    file: str
+    name: str
+    values: dict[str, Any]
+    indexes: frozenset[str]
+    rows: int
+
+
+def _indexes(state: State, *names: str) -> frozenset[str]:
+    return frozenset(name if name == "Tid Scan" else f"{state.names.table}_{name}" for name in names)
+
+
+def lanes(state: State, floor: datetime, quota: int = BATCH) -> dict[str, Any]:
+    """Values of `claim` for three lanes and one that is empty."""
+    return {
+        "queues": ["orders", "orders", "nothing", "other7"],
+        "priorities": [0, 5, 0, 0],
+        "floor_ats": [floor] * 4,
+        "floor_ids": [0] * 4,
+        "graces": [1.0] * 4,
+        "quotas": [quota // 4] * 4,
+        "ttls": [TTL] * 4,
+        "token": uuid4(),
+    }
+
+
+def _settled(state: State) -> dict[str, Any]:
+    ids = state.ids_held(BATCH)
+    return {"ids": ids, "tokens": [TOKEN] * len(ids)}
+
+
+def questions(state: State) -> Iterator[Question]:
+    """The statements of steady work."""
+    now = datetime.now(UTC)
+    # Above the dead entries, where there are any; in the midst of a backlog otherwise.
+    floor = now - timedelta(minutes=1 if state.dead_entries else 60)
+    claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim", lanes(state, floor), claim, BATCH)
+    runs = {
+        "queues": ["ledger"] * RUNS,
+        "keys": [f"k{number:04}" for number in range(RUNS)],
+        "runs": [RUN] * RUNS,
+        "ttls": [TTL] * RUNS,
+        "held_by_dead": [True] * RUNS,
+        "token": uuid4(),
+    }
+    yield Question("claim", "claim_keys", runs, _indexes(state, "key_idx", "timer_id_uq", "Tid Scan"), RUNS * (RUN + 3))
+    place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0], "graces": [1.0]}
+    yield Question("claim", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
+    due = {"queues": ["orders", "ledger", "timers"], "priorities": [0] * 3, "keyed": [False, True, False]}
+    yield Question(
+        "claim", "next_due", due | {"floor_ats": [now] * 3}, _indexes(state, "claim_idx", "key_due_idx"), 3
+    )
+    settle, keyed = _settled(state), _indexes(state, "pkey", "Tid Scan")
+    count = len(settle["ids"])
+    yield Question("settle", "settle_done", settle, keyed, count)
+    yield Question("settle", "settle_retry", settle | {"delays": [1.0] * count, "attempts": [1] * count}, keyed, count)
+    yield Question("settle", "settle_release", settle | {"uncounted": [1] * count}, keyed, count)
+    yield Question("settle", "settle_parked", settle | {"reasons": ["rejected"] * count}, keyed, count)
+    texts = ("reasons", "exceptions", "error_types", "error_messages", "tracebacks")
+    verdict = {name: ["text"] * count for name in texts} | {"attempts": [1] * count}
+    yield Question("settle", "settle_dead", settle | verdict, keyed, count)
+    yield Question("settle", "renew", settle, keyed, count)
+    timer = {"queue": "timers", "timer_id": "t7"}
+    yield Question("publish", "cancel_timer", timer, _indexes(state, "timer_id_uq"), 1)
+
+
+def rounds(state: State) -> Iterator[Question]:
+    """The statements that look from the beginning."""
+    claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim", lanes(state, BEGINNING), claim, BATCH)
+    walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL}
+    yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
+    both = _indexes(state, "claim_idx", "key_due_idx")
+    yield Question("claim", "survey", {"queues": ["orders", "ledger", "nothing"]}, both, 3)
+    yield Question("publish", "unprocessed_of_queue", {"queue": "orders", "limit": BATCH}, both, BATCH)
+
+
+STEADY = (
+    "claim",
+    "claim_keys",
+    "find_keys",
+    "next_due",
+    "settle_done",
+    "settle_retry",
+    "settle_release",
+    "settle_parked",
+    "settle_dead",
+    "renew",
+    "cancel_timer",
+)
+SLOW = ("claim", "walk_keys", "survey", "unprocessed_of_queue")

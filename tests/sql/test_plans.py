@@ -1,0 +1,87 @@
+"""Every hot statement keeps its index and its cost, whatever the planner thinks of the table.
+
+In three states that mislead it: see `states`. A guard looks at the plan's scans and at the pages that it
+touched, which do not depend on the machine.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import URL
+
+from tests.sql.asked import SLOW, STEADY, Question, questions, rounds
+from tests.sql.plans import Plan, PlanMode, Plans
+from tests.sql.states import State, churned, crowded, young
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plans")]
+
+MODES: tuple[PlanMode, ...] = ("force_custom_plan", "force_generic_plan")
+
+DESCENTS = 60
+"""Pages of a statement that returns nothing: descents into a few indexes, for a few lanes."""
+PAGES_PER_ROW = 20
+"""Pages touched for a row: found, locked, written, and put into five indexes where its due time changes."""
+PAGES_PER_DEAD_ENTRY = 2
+
+
+@pytest.fixture(scope="module", params=[young, churned, crowded], ids=lambda build: build.__name__)
+def state(request: pytest.FixtureRequest, database_url: URL) -> Iterator[State]:
+    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with request.param(dsn) as state:
+        yield state
+
+
+def ask(state: State, question: Question, mode: PlanMode) -> Plan:
+    return Plans(state.connection, state.names).of(question.file, question.name, question.values, mode)
+
+
+def named(found: Iterator[Question], name: str) -> Question:
+    return next(question for question in found if question.name == name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", STEADY)
+def test_steady_statement_uses_its_indexes_only(state: State, name: str, mode: PlanMode) -> None:
+    question = named(questions(state), name)
+    plan = ask(state, question, mode)
+    assert plan.scans <= question.indexes, plan
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", STEADY)
+def test_steady_statement_costs_what_it_returns(state: State, name: str, mode: PlanMode) -> None:
+    question = named(questions(state), name)
+    plan = ask(state, question, mode)
+    assert plan.buffers <= DESCENTS + PAGES_PER_ROW * question.rows, plan
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", SLOW)
+def test_look_from_the_beginning_uses_its_indexes_only(state: State, name: str, mode: PlanMode) -> None:
+    question = named(rounds(state), name)
+    plan = ask(state, question, mode)
+    assert plan.scans <= question.indexes, plan
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", SLOW)
+def test_look_from_the_beginning_walks_what_lies_there_once(state: State, name: str, mode: PlanMode) -> None:
+    question = named(rounds(state), name)
+    plan = ask(state, question, mode)
+    underfoot = PAGES_PER_DEAD_ENTRY * state.dead_entries
+    assert plan.buffers <= DESCENTS + PAGES_PER_ROW * question.rows + underfoot, plan
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_claim_does_not_look_at_rows_below_the_floor_or_above_the_quota(state: State, mode: PlanMode) -> None:
+    question = named(questions(state), "claim")
+    plan = ask(state, question, mode)
+    # Found once by the index and once by its place.
+    assert plan.walked <= 2 * question.rows, plan
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_key_whose_head_is_leased_does_not_cost_its_depth(state: State, mode: PlanMode) -> None:
+    question = named(questions(state), "claim_keys")
+    plan = ask(state, question, mode)
+    assert plan.walked <= 3 * question.rows, plan

@@ -1,0 +1,70 @@
+"""A plan that a connection has kept since the table was empty does not outlive the emptiness.
+
+An idle outbox is vacuumed to nothing, and on nothing every index is too dear. PostgreSQL keeps such a plan
+while the table grows, until somebody analyses it.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from faststream_outbox.sql import Statement, statements
+from faststream_outbox.sql.wire import Wire
+from tests.sql.asked import SLOW, STEADY, Question, questions, rounds
+from tests.sql.states import State, emptied
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plans")]
+
+ENOUGH_FOR_A_GENERIC_PLAN = 12
+
+FLUSH = Statement("flush", "", "select pg_stat_force_next_flush()", "select pg_stat_force_next_flush()", ())
+
+
+@pytest.fixture
+def state(database_url: URL) -> object:
+    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with emptied(dsn) as state:
+        yield state
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def wire(request: pytest.FixtureRequest, database_url: URL) -> AsyncIterator[Wire]:
+    engine = create_async_engine(database_url.set(drivername=f"postgresql+{request.param}"))
+    wire = Wire(engine)
+    yield wire
+    await wire.close()
+    await engine.dispose()
+
+
+def asked(state: State) -> list[Question]:
+    found = [*questions(state), *rounds(state)]
+    # `through` sends these on the application's connections.
+    return [question for question in found if question.file != "publish"]
+
+
+async def ask(wire: Wire, state: State, question: Question) -> None:
+    await wire.fetch(statements(question.file, state.names)[question.name], question.values)
+
+
+async def seq_scans(wire: Wire, state: State) -> int:
+    await wire.fetch(FLUSH, {})
+    row = state.execute(f"select pg_stat_get_numscans('{state.names.table}'::regclass)").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_no_statement_reads_the_whole_table_that_was_empty_when_it_was_planned(wire: Wire, state: State) -> None:
+    for question in asked(state):
+        for _ in range(ENOUGH_FOR_A_GENERIC_PLAN):
+            await ask(wire, state, question)
+    state.hold(1000)
+    state.mix(unit=5_000, depth=100)
+    guilty: dict[str, int] = {}
+    for question in asked(state):
+        before = await seq_scans(wire, state)
+        await ask(wire, state, question)
+        if more := await seq_scans(wire, state) - before:
+            guilty[question.name] = more
+    assert not guilty
