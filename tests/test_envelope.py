@@ -198,6 +198,9 @@ class _Nowhere(tzinfo):
         (datetime(2030, 1, 1, tzinfo=_Nowhere()), "naive"),
         (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "outside the years"),
         (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), "outside the years"),
+        # asyncpg takes these for the infinities
+        (datetime.max.replace(tzinfo=UTC), "outside the years"),
+        (datetime.min.replace(tzinfo=UTC), "outside the years"),
         (datetime(2030, 1, 1, tzinfo=UTC).date(), "must be a datetime"),
         (1_900_000_000, "must be a datetime"),
         ("2030-01-01T00:00:00Z", "must be a datetime"),

@@ -138,7 +138,7 @@ class Worker:
             self._ready.clear()
             self._waiting = 0
             await self._drain(timeout or 0.0)
-            await self._await_settled()
+            await self._await_settled(max(1.0, timeout or 0.0))
             await self.client.detach(self)
         finally:
             self._tasks = []
@@ -156,12 +156,12 @@ class Worker:
                 task.cancel()
             await asyncio.wait(late)
 
-    async def _await_settled(self) -> None:
+    async def _await_settled(self, timeout: float) -> None:
         """Wait until the outcomes are written; give up when the server stays out of reach."""
         while self.unsettled:
             self._all_settled.clear()
             try:
-                async with asyncio.timeout(max(1.0, self.options.graceful_timeout or 0.0)):
+                async with asyncio.timeout(timeout):
                     await self._all_settled.wait()
             except TimeoutError:
                 self.client.abandon(self)

@@ -96,6 +96,13 @@ def _alchemy(
     return Through(Names.of(table, dlq, schema_map), session, autocommit, connection, "alchemy")
 
 
+def _is_a(session: object, package: str, *names: str) -> bool:
+    """Whether it is one of a driver's classes or of their subclasses; the driver need not be installed."""
+    return any(
+        kind.__module__.partition(".")[0] == package and kind.__name__ in names for kind in type(session).__mro__
+    )
+
+
 async def through(session: AnySession, table: Table, dlq_table: Table | None = None) -> Through:
     """Open up an async session or connection, or say what can be passed instead."""
     if isinstance(session, async_scoped_session):
@@ -105,12 +112,12 @@ async def through(session: AnySession, table: Table, dlq_table: Table | None = N
         return _alchemy(connection, session.sync_session, table, dlq_table)
     if isinstance(session, AsyncConnection):
         return _alchemy(session, None, table, dlq_table)
-    kind = type(session).__module__
     names = Names.of(table, dlq_table)
-    if kind.startswith("asyncpg"):
+    if _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy"):
         return Through(names, None, not session.is_in_transaction(), session, "asyncpg")
-    if kind.startswith("psycopg") and type(session).__name__.startswith("Async"):
-        return Through(names, None, bool(session.autocommit), session, "psycopg")
+    if _is_a(session, "psycopg", "AsyncConnection"):
+        is_idle = int(session.info.transaction_status) == 0
+        return Through(names, None, bool(session.autocommit) and is_idle, session, "psycopg")
     msg = (
         f"session is a {type(session).__name__}. Pass the AsyncSession or AsyncConnection whose transaction the "
         "message belongs to (or a raw asyncpg or psycopg AsyncConnection). For a sync Session use publish_sync."
@@ -127,7 +134,10 @@ def through_sync(session: AnySyncSession, table: Table, dlq_table: Table | None 
         return _alchemy(connection, session, table, dlq_table)
     if isinstance(session, Connection):
         return _alchemy(session, None, table, dlq_table)
-    if callable(getattr(session, "cursor", None)) and not hasattr(session, "is_in_transaction"):
+    is_async = _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy") or _is_a(
+        session, "psycopg", "AsyncConnection"
+    )
+    if callable(getattr(session, "cursor", None)) and not is_async:
         return Through(Names.of(table, dlq_table), None, False, session, "dbapi")
     msg = (
         f"session is a {type(session).__name__}. Pass the Session or Connection whose transaction the message "

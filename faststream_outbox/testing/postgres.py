@@ -158,7 +158,14 @@ class PostgresServer(PostgresAddress):
         # C.UTF-8 sorts like C but is not C to the planner, and neither are the locales in production
         locale = "--locale=C.UTF-8" if sys.platform == "linux" else "--no-locale"
         made = self._popen("initdb", "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", locale, "-N")
-        if made.wait() != 0:
+        try:
+            code = made.wait()
+        except BaseException:
+            # Interrupted: initdb is the leader of a group of its own, and would go on filling the directory.
+            os.killpg(made.pid, signal.SIGKILL)
+            made.wait()
+            raise
+        if code != 0:
             raise PostgresUnavailable(f"initdb failed: {self._last_words()}")
 
     def _launch(self) -> None:

@@ -48,8 +48,8 @@ BOUNDED = settings(
 WIDEST = Envelope(
     queue="\U0010ffff" * 255, body=b"", key="\U0010ffff" * 255, timer_id="\U0010ffff" * 255, headers={"\\u0000": "\\"}
 )
-EARLIEST = Envelope(queue="q", body=b"", activate_at=datetime.min.replace(tzinfo=UTC))
-LATEST = Envelope(queue="q", body=b"", activate_at=datetime.max.replace(tzinfo=UTC))
+EARLIEST = Envelope(queue="q", body=b"", activate_at=datetime(2, 1, 1, tzinfo=UTC))
+LATEST = Envelope(queue="q", body=b"", activate_at=datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 DEEP = Envelope(queue="q", body=b"", headers={"big": 10**4000, "small": 5e-324, "deep": [[[[[[[[[[]]]]]]]]]]})
 
 

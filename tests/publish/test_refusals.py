@@ -96,6 +96,8 @@ BAD: dict[str, dict[str, Any]] = {
     "activate_at naive": {"activate_at": NOW.replace(tzinfo=None)},
     "activate_at after the last year": {"activate_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))},
     "activate_at before the first year": {"activate_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))},
+    "activate_at the last moment": {"activate_at": datetime.max.replace(tzinfo=UTC)},
+    "activate_at the first moment": {"activate_at": datetime.min.replace(tzinfo=UTC)},
     "activate_at date": {"activate_at": date(2030, 1, 1)},
     "activate_at text": {"activate_at": "2030-01-01T00:00:00Z"},
     "activate_at number": {"activate_at": 1_900_000_000.0},

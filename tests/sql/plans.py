@@ -43,10 +43,10 @@ class Plans:
         """The plan of a named statement with these values, run and rolled back."""
         statement = statements(file, self.names)[name]
         with psycopg.ClientCursor(self.connection) as cursor:
+            cursor.execute(f"prepare asked as {statement.dollar}".replace("%", "%%"))
             cursor.execute("begin")
             try:
                 cursor.execute(f"set local plan_cache_mode = {mode}")
-                cursor.execute(f"prepare asked as {statement.dollar}".replace("%", "%%"))
                 places = ", ".join(["%s"] * len(statement.parameters))
                 cursor.execute(
                     f"explain (analyze, buffers, timing off, format json) execute asked({places})",
@@ -56,7 +56,7 @@ class Plans:
                 assert row is not None
             finally:
                 cursor.execute("rollback")
-                cursor.execute("deallocate all")
+                cursor.execute("deallocate asked")
         return read(row[0][0]["Plan"], self.names.table)
 
 

@@ -13,7 +13,7 @@ from tests.sql.asked import SLOW, STEADY, Question, questions, rounds
 from tests.sql.plans import Plan, PlanMode, Plans
 from tests.sql.states import State, churned, crowded, young
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plans")]
+pytestmark = pytest.mark.slow
 
 MODES: tuple[PlanMode, ...] = ("force_custom_plan", "force_generic_plan")
 

@@ -15,7 +15,7 @@ from faststream_outbox.sql.wire import Wire
 from tests.sql.asked import SLOW, STEADY, Question, questions, rounds
 from tests.sql.states import State, emptied
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plans")]
+pytestmark = pytest.mark.slow
 
 ENOUGH_FOR_A_GENERIC_PLAN = 12
 

@@ -1,0 +1,124 @@
+"""`resolved` leaves nothing open, whatever the strategy and the policy say."""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from faststream_outbox.queue.outcome import (
+    DONE,
+    RELEASE,
+    SETTLED,
+    Dead,
+    FinalOutcome,
+    OnUndecided,
+    Outcome,
+    Release,
+    Retry,
+    Undecided,
+    resolved,
+)
+from faststream_outbox.queue.retry import ConstantRetry, NoRetry
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ERROR = ValueError("no such order")
+
+
+@dataclass
+class Asked:
+    """A strategy that keeps what it was asked, and answers or raises."""
+
+    answer: Any = 7.0
+    question: dict[str, Any] | None = None
+
+    def get_next_attempt_delay(self, **question: Any) -> Any:
+        self.question = question
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def final(
+    outcome: Outcome,
+    strategy: object = None,
+    on_undecided: OnUndecided = "retry",
+    first_attempt_at: datetime | None = None,
+    attempts_count: int = 1,
+) -> FinalOutcome:
+    return resolved(
+        outcome,
+        strategy=strategy or ConstantRetry(delay_seconds=3),
+        on_undecided=on_undecided,
+        now=NOW,
+        first_attempt_at=first_attempt_at,
+        attempts_count=attempts_count,
+    )
+
+
+class TestDecided:
+    @pytest.mark.parametrize("outcome", [DONE, RELEASE, Release(counts=True), SETTLED, Dead("rejected", ERROR)])
+    def test_stays_as_it_is(self, outcome: Outcome) -> None:
+        assert final(outcome) == outcome
+
+    def test_retry_keeps_its_own_delay(self) -> None:
+        assert final(Retry(0.5, ERROR), NoRetry()) == Retry(0.5, ERROR)
+
+    @pytest.mark.parametrize("delay", [math.nan, math.inf, 1e300, "soon"])
+    def test_retry_with_a_delay_that_cannot_be_written_becomes_one_that_can(self, delay: Any) -> None:
+        outcome = final(Retry(delay, ERROR))
+        assert isinstance(outcome, Dead) or (isinstance(outcome, Retry) and 0 <= (outcome.delay or 0) < 1e10)
+
+
+class TestRetry:
+    def test_gets_its_delay_from_the_strategy(self) -> None:
+        assert final(Retry(error=ERROR)) == Retry(3.0, ERROR)
+
+    def test_keeps_whether_it_counts(self) -> None:
+        assert final(Retry(counts=False)) == Retry(3.0, None, counts=False)
+
+    def test_is_dead_when_the_strategy_gives_up(self) -> None:
+        assert final(Retry(error=ERROR), NoRetry()) == Dead("retry_terminal", ERROR)
+
+    def test_is_dead_when_the_strategy_raises(self) -> None:
+        broken = RuntimeError("broken strategy")
+        assert final(Retry(error=ERROR), Asked(broken)) == Dead("retry_terminal", broken)
+
+    def test_keeps_the_handlers_error_behind_that_of_the_strategy(self) -> None:
+        outcome = final(Retry(error=ERROR), Asked(RuntimeError("broken strategy")))
+        assert isinstance(outcome, Dead)
+        assert outcome.error is not None
+        assert outcome.error.__context__ is ERROR
+
+    def test_is_dead_when_the_strategy_answers_nonsense(self) -> None:
+        assert isinstance(final(Retry(error=ERROR), Asked("soon")), Dead)
+
+    def test_tells_the_strategy_what_it_needs(self) -> None:
+        strategy = Asked()
+        first = NOW - timedelta(minutes=5)
+        final(Retry(error=ERROR), strategy, first_attempt_at=first, attempts_count=4)
+        expected = {"first_attempt_at": first, "last_attempt_at": NOW, "attempts_count": 4, "exception": ERROR}
+        assert strategy.question == expected
+
+    def test_of_a_first_attempt_began_now(self) -> None:
+        strategy = Asked()
+        final(Retry(), strategy)
+        assert strategy.question is not None
+        assert strategy.question["first_attempt_at"] == NOW
+
+    def test_that_does_not_count_is_not_given_up_for_the_number_of_attempts(self) -> None:
+        strategy = ConstantRetry(delay_seconds=3, max_attempts=2)
+        assert final(Retry(counts=False), strategy, attempts_count=2) == Retry(3.0, None, counts=False)
+
+
+class TestUndecided:
+    @pytest.mark.parametrize(
+        ("policy", "expected"),
+        [("retry", Retry(3.0)), ("release", Release(counts=True)), ("done", DONE), ("dead", Dead("undecided"))],
+    )
+    def test_is_what_the_policy_says(self, policy: OnUndecided, expected: FinalOutcome) -> None:
+        assert final(Undecided(), on_undecided=policy) == expected
+
+    def test_retry_is_dead_when_the_strategy_gives_up(self) -> None:
+        assert final(Undecided(), NoRetry()) == Dead("retry_terminal")

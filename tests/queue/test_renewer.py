@@ -1,0 +1,118 @@
+"""Leases are renewed in time, and no more often than needed."""
+
+import asyncio
+
+import pytest
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue import DONE, Claim, Done
+from faststream_outbox.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
+from tests.queue.claims import claim_of
+from tests.queue.rig import POLLING, Rig
+
+
+class TestPause:
+    def test_is_the_longest_without_workers(self) -> None:
+        assert pause([]) == LONGEST_PAUSE
+
+    def test_is_the_longest_for_long_leases(self) -> None:
+        assert pause([3600.0]) == LONGEST_PAUSE
+
+    def test_is_not_shorter_than_the_shortest(self) -> None:
+        assert pause([0.001]) == SHORTEST_PAUSE
+
+    @pytest.mark.parametrize("ttl", [0.2, 1.0, 10.0, 29.0])
+    def test_leaves_time_to_renew_before_half_the_lease_is_over(self, ttl: float) -> None:
+        assert ttl / 3 + pause([ttl, 3600.0]) <= ttl / 2 + 1e-9
+
+
+class TestDue:
+    @pytest.mark.parametrize(("now", "is_due"), [(119.9, False), (120.0, True), (500.0, True)])
+    def test_is_a_lease_that_is_a_third_of_its_time_old(self, now: float, is_due: bool) -> None:
+        claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+        assert due([claim], now) == ([claim] if is_due else [])
+
+    def test_counts_from_the_last_renewal(self) -> None:
+        claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+        claim.renewed(150.0)
+        assert due([claim], 160.0) == []
+
+    def test_is_no_lease_that_was_lost(self) -> None:
+        claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+        claim.lose(cancel=False)
+        assert due([claim], 500.0) == []
+
+
+class TestRenewing:
+    async def test_one_statement_renews_all_that_runs(self, rig: Rig, sent: list[str]) -> None:
+        finish = asyncio.Event()
+
+        async def handle(claim: Claim) -> Done:
+            await finish.wait()
+            return DONE
+
+        await rig.work(handle, max_workers=20, fetch_batch_size=20, lease_ttl_seconds=0.9)
+        await rig.put(*(str(number) for number in range(20)))
+        await rig.witness.wait(told.Started, count=20)
+        sent.clear()
+        renewed = await rig.witness.wait(told.LeasesRenewed, count=1)
+        assert (renewed.count, sent.count("renew")) == (20, 1)
+        finish.set()
+        await rig.witness.wait(told.Handled, count=20)
+
+    async def test_a_renewed_lease_is_respected_by_others(self, rig: Rig) -> None:
+        finish = asyncio.Event()
+
+        async def handle(claim: Claim) -> Done:
+            await finish.wait()
+            return DONE
+
+        lease = {"lease_ttl_seconds": 0.6} | POLLING
+        await rig.work(handle, **lease)
+        await rig.put("a")
+        await rig.witness.wait(told.Started)
+        await rig.work(handle, client=rig.another_client(), **lease)
+        await rig.witness.wait(told.LeasesRenewed, count=10)
+        finish.set()
+        await rig.witness.wait(told.Handled)
+        assert len(rig.witness.of(told.Started)) == 1
+
+    @pytest.mark.parametrize("policy", ["continue", "cancel"])
+    async def test_a_lost_lease_cancels_the_handler_if_the_worker_says_so(self, rig: Rig, policy: str) -> None:
+        ended: list[str] = []
+        finish = asyncio.Event()
+
+        async def handle(claim: Claim) -> Done:
+            try:
+                await finish.wait()
+            except asyncio.CancelledError:
+                ended.append("cancel")
+                raise
+            ended.append("continue")
+            return DONE
+
+        await rig.work(handle, lease_ttl_seconds=0.6, on_lease_lost=policy)
+        await rig.put("a")
+        await rig.witness.wait(told.Started)
+        await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
+        lost = await rig.witness.wait(told.LeaseLost)
+        finish.set()
+        await rig.put("b")
+        await rig.witness.wait(told.Handled)
+        assert (lost.phase, ended[0]) == ("running", policy)
+
+    async def test_a_cancelled_handler_of_a_lost_lease_changes_nothing_in_the_table(self, rig: Rig) -> None:
+        async def handle(claim: Claim) -> Done:
+            if claim.payload == b"a":
+                await asyncio.Event().wait()
+            return DONE
+
+        await rig.work(handle, lease_ttl_seconds=0.6, on_lease_lost="cancel")
+        await rig.put("a")
+        await rig.witness.wait(told.Started)
+        await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
+        before = await rig.row()
+        await rig.witness.wait(told.LeaseLost)
+        await rig.put("b")
+        await rig.witness.wait(told.Handled)
+        assert await rig.row() == before
