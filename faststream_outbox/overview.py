@@ -57,4 +57,6 @@ async def fetch_unprocessed(
 
 
 def _message(row: Sequence[Any]) -> Unprocessed:
-    return Unprocessed(*(json.loads(value or "{}") if place == 3 else value for place, value in enumerate(row)))
+    headers = json.loads(row[3] or "{}")
+    columns = [*row[:3], headers if isinstance(headers, dict) else {}, *row[4:]]
+    return Unprocessed(*columns)

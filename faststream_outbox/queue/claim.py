@@ -66,8 +66,8 @@ class Claim:
         """The headers; empty where there are none."""
         headers = self._headers
         if headers is None:
-            text = self._row[3]
-            headers = self._headers = {} if text is None else json.loads(text)
+            value = json.loads(self._row[3] or "{}")
+            headers = self._headers = value if isinstance(value, dict) else {}
         return headers
 
     @property

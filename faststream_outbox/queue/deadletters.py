@@ -185,4 +185,6 @@ class DeadLetters:
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
-    return DeadLetter(*(json.loads(value or "{}") if place == 5 else value for place, value in enumerate(row)))
+    headers = json.loads(row[5] or "{}")
+    columns = [*row[:5], headers if isinstance(headers, dict) else {}, *row[6:]]
+    return DeadLetter(*columns)

@@ -10,9 +10,10 @@ now and then); a transaction took very long (the same scan finds it). Pure: time
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+BEGINNING: datetime | None = None
+"""The floor below every message."""
 GRACE = 1.0
 SHORTEST_REWIND = 0.002
 PATIENCE = 5.0
@@ -28,7 +29,7 @@ class Lane:
     queue: str
     priority: int
     keyed: bool
-    floor_at: datetime = BEGINNING
+    floor_at: datetime | None = BEGINNING
     floor_id: int = 0
     is_wet: bool = True
     wants_rewind: bool = False
@@ -110,18 +111,22 @@ def shares(lanes: Sequence[Lane], room: int, turn: int, now: float) -> list[tupl
 
 
 def _by_priority(lanes: list[Lane], quota: int, now: float) -> list[tuple[Lane, int]]:
-    first, *others = sorted(lanes, key=lambda lane: -lane.priority)
-    first.passed_over_since = None
+    late = [lane for lane in lanes if now - (lane.passed_over_since or now) > PATIENCE]
+    late.sort(key=lambda lane: lane.passed_over_since or now)
+    # Room for one: who waited longest takes this turn.
+    first = late[0] if late and quota == 1 else max(lanes, key=lambda lane: lane.priority)
+    part, left = max(1, quota // 10), quota
     result: list[tuple[Lane, int]] = []
-    for lane in others:
-        if lane.passed_over_since is None:
-            lane.passed_over_since = now
-        elif now - lane.passed_over_since > PATIENCE and quota > 1:
-            part = max(1, quota // 10)
-            quota -= part
+    for lane in late:
+        if lane is not first and left > part:
             result.append((lane, part))
-        elif now - lane.passed_over_since > PATIENCE:
-            # Room for one: the lane that waited takes this turn.
+            left -= part
+    first.passed_over_since = None
+    served = {id(first), *(id(lane) for lane, _ in result)}
+    for lane in lanes:
+        if id(lane) not in served and lane.passed_over_since is None:
             lane.passed_over_since = now
-            return [(lane, 1)]
-    return [(first, quota), *result]
+        elif id(lane) in served and lane is not first and len(result) < len(late):
+            # Not all who waited found a place: the others go first next time.
+            lane.passed_over_since = now
+    return [(first, left), *result]

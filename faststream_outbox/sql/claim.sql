@@ -2,7 +2,7 @@
 -- Leases up to a quota of due keyless messages in each lane, oldest first, from just above the lane's floor.
 with lane as materialized (
     select l.queue, l.priority, l.quota, l.ttl,
-           least(l.floor_at, now() - make_interval(secs => l.grace)) as floor_at,
+           least(coalesce(l.floor_at, '-infinity'), now() - make_interval(secs => l.grace)) as floor_at,
            case when l.floor_at <= now() - make_interval(secs => l.grace) then l.floor_id else 0 end as floor_id
     from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
                 :graces::float8[], :quotas::int[], :ttls::float8[])
@@ -27,7 +27,8 @@ with lane as materialized (
     set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
     where o.ctid = any (array(select place from picked))
     returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-              o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id
+              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
+              o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id
 )
 select t.*, now(), false
 from (values (1)) as always (one)
@@ -78,7 +79,8 @@ update {table} o
 set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
 where o.ctid = any (array(select place from locked where held = length))
 returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-          o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
+          least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
+          o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
           o.acquired_at, o.id = any (array(select id from locked where more))
 
 -- name: find_keys
@@ -86,14 +88,14 @@ returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliver
 select l.queue, l.priority, m.key, m.next_attempt_at, m.id, now()
 from (
     select u.queue, u.priority, u.quota,
-           least(u.floor_at, now() - make_interval(secs => u.grace)) as floor_at,
+           least(coalesce(u.floor_at, '-infinity'), now() - make_interval(secs => u.grace)) as floor_at,
            case when u.floor_at <= now() - make_interval(secs => u.grace) then u.floor_id else 0 end as floor_id
     from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
                 :graces::float8[], :quotas::int[])
          as u (queue, priority, floor_at, floor_id, grace, quota)
 ) l
 left join lateral (
-    select o.key, o.next_attempt_at, o.id
+    select o.key, least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z') as next_attempt_at, o.id
     from {table} o
     where o.queue = l.queue and o.priority = l.priority and o.key is not null
       and (o.next_attempt_at, o.id) > (l.floor_at, l.floor_id)
@@ -172,11 +174,11 @@ cross join lateral (
     select case when l.keyed
         then (select o.next_attempt_at from {table} o
               where o.queue = l.queue and o.priority = l.priority and o.key is not null
-                and o.next_attempt_at > l.floor_at and o.next_attempt_at < 'infinity'
+                and o.next_attempt_at > coalesce(l.floor_at, '-infinity') and o.next_attempt_at < 'infinity'
               order by o.queue, o.priority, o.next_attempt_at limit 1)
         else (select o.next_attempt_at from {table} o
               where o.queue = l.queue and o.priority = l.priority and o.key is null
-                and o.next_attempt_at > l.floor_at and o.next_attempt_at < 'infinity'
+                and o.next_attempt_at > coalesce(l.floor_at, '-infinity') and o.next_attempt_at < 'infinity'
               order by o.queue, o.priority, o.next_attempt_at limit 1)
     end as due
 ) d

@@ -74,35 +74,43 @@ where queue = :queue and timer_id = :timer_id and acquired_token is null
 returning id
 
 -- name: unprocessed_of_queue
--- The first messages of a queue to fall due, by id, leased ones included; leases nothing.
-select * from (
-    (
-        select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-               o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
-               o.timer_id, o.key, o.priority, o.message_id
-        from {table} o
-        where o.queue = :queue and o.key is null
-        order by o.queue, o.priority, o.next_attempt_at, o.id
-        limit :limit
-    )
-    union all
-    (
-        select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-               o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
-               o.timer_id, o.key, o.priority, o.message_id
-        from {table} o
-        where o.queue = :queue and o.key is not null
-        order by o.queue, o.priority, o.next_attempt_at, o.id
-        limit :limit
-    )
-) m
-order by m.id
-limit :limit
+-- The first messages of a queue to fall due (low priorities first), by id, leased ones included; leases nothing.
+select n.id, n.queue, n.payload, n.headers, n.attempts_count, n.deliveries_count, n.created_at,
+       least(greatest(n.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), n.first_attempt_at, n.last_attempt_at,
+       n.acquired_at, n.acquired_token, n.timer_id, n.key, n.priority, n.message_id
+from (
+    select *
+    from (
+        (
+            select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+                   o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
+                   o.timer_id, o.key, o.priority, o.message_id
+            from {table} o
+            where o.queue = :queue and o.key is null
+            order by o.queue, o.priority, o.next_attempt_at, o.id
+            limit :limit
+        )
+        union all
+        (
+            select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+                   o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
+                   o.timer_id, o.key, o.priority, o.message_id
+            from {table} o
+            where o.queue = :queue and o.key is not null
+            order by o.queue, o.priority, o.next_attempt_at, o.id
+            limit :limit
+        )
+    ) m
+    order by m.priority, m.next_attempt_at, m.id
+    limit :limit
+) n
+order by n.id
 
 -- name: unprocessed
 -- Messages of every queue, oldest first, leased ones included; leases nothing.
 select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-       o.next_attempt_at, o.first_attempt_at, o.last_attempt_at, o.acquired_at, o.acquired_token,
+       least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
+               o.last_attempt_at, o.acquired_at, o.acquired_token,
        o.timer_id, o.key, o.priority, o.message_id
 from {table} o
 where o.queue <> '$paused'

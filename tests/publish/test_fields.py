@@ -73,10 +73,10 @@ from outbox order by id
 
 @BOUNDED
 @given(sent=ENVELOPES)
-@example(WIDEST)
-@example(EARLIEST)
-@example(LATEST)
-@example(DEEP)
+@example(sent=WIDEST)
+@example(sent=EARLIEST)
+@example(sent=LATEST)
+@example(sent=DEEP)
 def test_what_is_accepted_comes_back_equal(sent: Envelope, database_url: URL, table: Table) -> None:
     with psycopg.connect(plain(database_url), row_factory=dict_row) as connection:
         publish_sync(connection, table, sent)

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import URL, Table
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox.sql import Statement
 from faststream_outbox.sql.wire import Wire
@@ -26,6 +26,15 @@ async def driver_rig(driver_engine: AsyncEngine, table: Table, dlq_table: Table)
     rig = Rig(driver_engine, table, dlq_table)
     yield rig
     await rig.close()
+
+
+@pytest.fixture
+async def named_engine(database_url: URL) -> AsyncIterator[AsyncEngine]:
+    """An engine whose connections are known to the server as `client_under_test`."""
+    named = {"application_name": "client_under_test"}
+    engine = create_async_engine(database_url, connect_args={"server_settings": named})
+    yield engine
+    await engine.dispose()
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def rounds(state: State) -> Iterator[Question]:
     yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
     both = _indexes(state, "claim_idx", "key_due_idx")
     yield Question("claim", "survey", {"queues": ["orders", "ledger", "nothing"]}, both, 3)
-    yield Question("publish", "unprocessed_of_queue", {"queue": "orders", "limit": BATCH}, both, BATCH)
+    yield Question("publish", "unprocessed_of_queue", {"queue": "ledger", "limit": BATCH}, both, BATCH)
 
 
 STEADY = (

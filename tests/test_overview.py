@@ -1,0 +1,167 @@
+"""Read-only questions about the table: what they show, and that they change nothing."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import URL, Engine, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.errors import InvalidMessage, InvalidOption, UnsupportedSession
+from faststream_outbox.overview import fetch_unprocessed
+from faststream_outbox.publish import publish, publish_sync
+from faststream_outbox.queue import OutboxClient, pause
+
+NOON = datetime(2031, 6, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def put(sync_engine: Engine, table: Table) -> Iterator[Any]:
+    """Commits messages."""
+
+    def put(*envelopes: Envelope) -> list[int | None]:
+        with sync_engine.begin() as connection:
+            return publish_sync(connection, table, *envelopes)
+
+    yield put
+
+
+def message(queue: str = "orders", body: bytes = b"{}", **fields: Any) -> Envelope:
+    return Envelope(queue=queue, body=body, **fields)
+
+
+async def ids(engine: AsyncEngine, table: Table, **options: Any) -> list[int]:
+    async with engine.connect() as connection:
+        return [found.id for found in await fetch_unprocessed(connection, table, **options)]
+
+
+async def test_message_is_shown_with_all_its_fields(driver_engine: AsyncEngine, table: Table, put: Any) -> None:
+    message_id = uuid4()
+    put(
+        message(
+            body=b"\x00\xff",
+            headers={"a": ["☃", 1]},
+            key="k",
+            priority=-3,
+            activate_at=NOON,
+            timer_id="t",
+            message_id=message_id,
+        )
+    )
+    async with driver_engine.connect() as connection:
+        (found,) = await fetch_unprocessed(connection, table)
+    assert (found.queue, found.payload, found.headers, found.key, found.priority, found.timer_id, found.message_id) == (
+        "orders",
+        b"\x00\xff",
+        {"a": ["☃", 1]},
+        "k",
+        -3,
+        "t",
+        message_id,
+    )
+    assert (found.attempts_count, found.deliveries_count, found.next_attempt_at) == (0, 0, NOON)
+    assert (found.first_attempt_at, found.last_attempt_at, found.acquired_at, found.acquired_token) == (None,) * 4
+    assert abs(found.created_at - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+async def test_leased_message_is_shown_and_stays_as_it_is(
+    driver_engine: AsyncEngine, table: Table, put: Any, sync_engine: Engine
+) -> None:
+    put(message())
+    token = uuid4()
+    with sync_engine.begin() as connection:
+        connection.execute(text("update outbox set acquired_token = :token, acquired_at = now()"), {"token": token})
+        before = connection.execute(table.select()).all()
+    async with driver_engine.connect() as connection:
+        (found,) = await fetch_unprocessed(connection, table, queue="orders")
+    assert isinstance(found.acquired_token, UUID)
+    assert found.acquired_token == token
+    assert found.acquired_at is not None
+    with sync_engine.begin() as connection:
+        assert connection.execute(table.select()).all() == before
+
+
+async def test_queue_is_shown_alone_and_without_one_all_are(engine: AsyncEngine, table: Table, put: Any) -> None:
+    one, two, three = put(message(), message("other"), message(key="k"))
+    assert await ids(engine, table, queue="orders") == [one, three]
+    assert await ids(engine, table, queue="other") == [two]
+    assert await ids(engine, table, queue="none") == []
+    assert await ids(engine, table) == [one, two, three]
+
+
+async def test_limit_of_a_queue_keeps_the_first_to_fall_due(engine: AsyncEngine, table: Table, put: Any) -> None:
+    late, soon, keyed = put(
+        message(activate_at=NOON), message(), message(activate_in=timedelta(hours=1), key="k", priority=0)
+    )
+    assert await ids(engine, table, queue="orders", limit=1) == [soon]
+    assert await ids(engine, table, queue="orders", limit=2) == [soon, keyed]
+    assert await ids(engine, table, queue="orders", limit=3) == [late, soon, keyed]
+
+
+async def test_limit_of_everything_keeps_the_oldest(engine: AsyncEngine, table: Table, put: Any) -> None:
+    first, second, _ = put(message(activate_at=NOON), message("other"), message())
+    assert await ids(engine, table, limit=2) == [first, second]
+
+
+async def test_pauses_are_not_shown(engine: AsyncEngine, table: Table, put: Any) -> None:
+    (id_,) = put(message())
+    await pause(OutboxClient(engine, table), "orders")
+    assert await ids(engine, table) == [id_]
+
+
+async def test_parked_message_is_shown(driver_engine: AsyncEngine, table: Table, put: Any, sync_engine: Engine) -> None:
+    (id_,) = put(message())
+    with sync_engine.begin() as connection:
+        connection.execute(text("update outbox set next_attempt_at = 'infinity'"))
+    async with driver_engine.connect() as connection:
+        (found,) = await fetch_unprocessed(connection, table, queue="orders")
+        (again,) = await fetch_unprocessed(connection, table)
+    assert (found.id, again.id) == (id_, id_)
+    assert found.next_attempt_at.year > 9000
+    assert found.next_attempt_at.tzinfo is not None
+
+
+@pytest.mark.parametrize("headers", [None, "null", "[]", "5"])
+async def test_headers_that_are_no_object_are_shown_as_none(
+    headers: str | None, engine: AsyncEngine, table: Table, sync_engine: Engine
+) -> None:
+    with sync_engine.begin() as connection:
+        insert = text("insert into outbox (queue, payload, headers) values ('orders', '', cast(:headers as jsonb))")
+        connection.execute(insert, {"headers": headers})
+    async with engine.connect() as connection:
+        (found,) = await fetch_unprocessed(connection, table)
+    assert found.headers == {}
+
+
+async def test_session_sees_its_own_uncommitted_messages(engine: AsyncEngine, table: Table) -> None:
+    async with AsyncSession(engine) as session:
+        (id_,) = await publish(session, table, message())
+        assert [found.id for found in await fetch_unprocessed(session, table)] == [id_]
+        assert await ids(engine, table) == []
+
+
+async def test_raw_connection_can_ask(database_url: URL, table: Table, put: Any) -> None:
+    (id_,) = put(message())
+    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        assert [found.id for found in await fetch_unprocessed(connection, table)] == [id_]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_limit_that_shows_nothing_is_refused(limit: int, engine: AsyncEngine, table: Table) -> None:
+    with pytest.raises(InvalidOption, match="limit"):
+        await ids(engine, table, limit=limit)
+
+
+async def test_impossible_queue_is_refused(engine: AsyncEngine, table: Table) -> None:
+    with pytest.raises(InvalidMessage, match="queue"):
+        await ids(engine, table, queue="a\x00")
+
+
+async def test_what_is_no_session_is_refused(table: Table) -> None:
+    with pytest.raises(UnsupportedSession):
+        await fetch_unprocessed(None, table)

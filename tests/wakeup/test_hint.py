@@ -1,0 +1,143 @@
+"""Hints: how they are merged, written into NOTIFY payloads and read again, also those of strangers."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from faststream_outbox.wakeup.hint import MAX_PAYLOAD_BYTES, Hint, merged, parsed, payloads
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=255)
+PRIORITIES = st.frozensets(st.integers(-32768, 32767), max_size=6)
+HINTS = st.builds(
+    Hint,
+    queue=st.none() | NAMES,
+    count=st.integers(0, 10**9),
+    priorities=PRIORITIES,
+    keyed=st.booleans(),
+    keyless=st.booleans(),
+    # payloads carry milliseconds
+    due_in=st.integers(0, 10**12).map(lambda milliseconds: milliseconds / 1000),
+    scan=st.booleans(),
+)
+
+
+def again(hints: list[Hint]) -> list[Hint]:
+    """The hints after a journey."""
+    read = [parsed(payload) for payload in payloads(hints, sender="me")]
+    assert all(sender == "me" for sender, _ in read)
+    return [hint for _, some in read for hint in some]
+
+
+@given(st.lists(HINTS, max_size=30))
+def test_hints_come_back_as_they_were_sent(hints: list[Hint]) -> None:
+    assert again(hints) == hints
+
+
+@given(st.lists(HINTS, min_size=1, max_size=60))
+def test_each_payload_fits_a_notification(hints: list[Hint]) -> None:
+    assert all(len(payload.encode()) < MAX_PAYLOAD_BYTES for payload in payloads(hints, sender="f" * 32))
+
+
+def test_no_hints_need_no_payload() -> None:
+    assert list(payloads([], sender="me")) == []
+
+
+def test_many_hints_share_few_payloads() -> None:
+    hints = [Hint(f"queue-{number}", count=1, priorities=frozenset((0,))) for number in range(100)]
+    assert len(list(payloads(hints, sender="f" * 32))) == 1
+
+
+def test_hint_with_very_many_priorities_fits_and_says_none_falsely() -> None:
+    every = frozenset(range(-32768, 32768))
+    (payload,) = payloads([Hint("q" * 255, count=65536, priorities=every)], sender="f" * 32)
+    assert len(payload.encode()) < MAX_PAYLOAD_BYTES
+    ((hint,),) = (parsed(payload)[1],)
+    # no priorities means that they are unknown
+    assert hint.priorities in (every, frozenset())
+    assert hint.count == 65536
+
+
+@given(HINTS, HINTS, HINTS)
+def test_merging_does_not_depend_on_the_order(one: Hint, other: Hint, third: Hint) -> None:
+    queue = one.queue
+    two, three = _of(queue, other), _of(queue, third)
+    assert merged(one, two) == merged(two, one)
+    assert merged(merged(one, two), three) == merged(one, merged(two, three))
+
+
+def _of(queue: str | None, hint: Hint) -> Hint:
+    return Hint(queue, hint.count, hint.priorities, hint.keyed, hint.keyless, hint.due_in, hint.scan)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Hint("q", count=2), Hint("q", count=3), Hint("q", count=5)),
+        (
+            Hint("q", priorities=frozenset((1,))),
+            Hint("q", priorities=frozenset((2,))),
+            Hint("q", priorities=frozenset((1, 2))),
+        ),
+        # what one does not know, both together do not know
+        (Hint("q", priorities=frozenset((1,))), Hint("q"), Hint("q")),
+        (Hint("q", keyed=False), Hint("q", keyless=False), Hint("q")),
+        (Hint("q", keyed=False), Hint("q", keyed=False), Hint("q", keyed=False)),
+        (Hint("q", due_in=5.0), Hint("q", due_in=2.0), Hint("q", due_in=2.0)),
+        (Hint("q", scan=True), Hint("q"), Hint("q", scan=True)),
+    ],
+)
+def test_merged_hint_says_what_both_say(one: Hint, other: Hint, both: Hint) -> None:
+    assert merged(one, other) == both
+
+
+@pytest.mark.parametrize("name", ["orders", "заказы", "a b", "[1]", "null", '"orders"', "outbox:orders"])
+def test_bare_name_means_that_queue(name: str) -> None:
+    assert parsed(name) == ("", [Hint(name)])
+
+
+def test_empty_payload_means_every_queue() -> None:
+    assert parsed("") == ("", [Hint(None)])
+
+
+STRANGERS: list[Any] = [
+    "{",
+    "{}",
+    "{not json}",
+    '{"op": "INSERT", "table": "outbox"}',
+    '{"from": "x"}',
+    '{"from": "x", "hints": null}',
+    '{"from": "x", "hints": [1]}',
+    '{"from": "x", "hints": [["q"]]}',
+    '{"from": "x", "hints": [["q", "many", [], 3, 0]]}',
+    '{"from": "x", "hints": [["q", 1, 5, 3, 0]]}',
+    '{"from": "x", "hints": [["q", 1, [], "3", 0]]}',
+    '{"from": "x", "hints": [["q", 1, [], 3, "soon"]]}',
+    '{"from": "x", "hints": [["q", Infinity, [], 3, 0]]}',
+    '{"from": "x", "hints": [["q", 1, [1e999], 3, 0]]}',
+    '{"from": "x", "hints": [[5, 1, [], 3, 0]]}',
+    '{"from": "x", "hints": [["q", 1, [], 3, NaN]]}',
+    '{"from": "x", "hints": [["q", 1, [], 3, -Infinity]]}',
+    '{"from": "x", "hints": ' + "[" * 7000 + "]" * 7000 + "}",
+    '{"from": "x", "hints": [["q", ' + "9" * 7000 + ", [], 3, 0]]}",
+]
+
+
+@pytest.mark.parametrize("payload", STRANGERS, ids=lambda payload: payload[:60])
+def test_payload_of_a_stranger_is_taken_for_a_name(payload: str) -> None:
+    assert parsed(payload) == ("", [Hint(payload)])
+
+
+@given(
+    st.text()
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ).map(lambda value: json.dumps({"from": "x", "hints": [value]}))
+)
+@example('{"from": "x", "hints": []}')
+def test_no_payload_raises(payload: str) -> None:
+    _, hints = parsed(payload)
+    assert all(hint.queue is None or isinstance(hint.queue, str) for hint in hints)
