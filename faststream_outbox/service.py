@@ -21,7 +21,7 @@ class Service:
     """One background task that outlives its own crashes."""
 
     def __init__(
-        self, name: str, loop: Callable[[], Awaitable[None]], crashed: Callable[[str, Exception], None]
+        self, name: str, loop: Callable[[], Awaitable[None]], crashed: Callable[[str, BaseException], None]
     ) -> None:
         self.name = name
         self._run = loop
@@ -32,6 +32,11 @@ class Service:
     def is_running(self) -> bool:
         """Whether the task exists and has not ended."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody is ending the task from outside."""
+        return self._task is not None and self._task.cancelling() > 0
 
     def start(self) -> None:
         """Begin, unless already running."""
@@ -56,7 +61,10 @@ class Service:
             began = loop.time()
             try:
                 await self._run()
-            except Exception as error:  # noqa: BLE001 - reported, and the loop goes on
+            except (Exception, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise
                 failures = 1 if loop.time() - began > LONGEST_PAUSE else failures + 1
                 self._crashed(self.name, error)
                 await asyncio.sleep(pause_after(failures))

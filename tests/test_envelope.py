@@ -106,7 +106,9 @@ def test_body_beyond_what_a_column_holds_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_headers_become_json() -> None:
-    headers = MappingProxyType({"trace": "00-ab", "n": 1, "ratio": 0.5, "none": None, "list": [1, {"ключ": "значение"}]})
+    headers = MappingProxyType(
+        {"trace": "00-ab", "n": 1, "ratio": 0.5, "none": None, "list": [1, {"ключ": "значение"}]}
+    )
     stored = checked(envelope(headers=headers)).headers
     assert stored is not None
     assert json.loads(stored) == headers
@@ -220,7 +222,12 @@ def test_moment_is_kept_in_utc() -> None:
 
 @pytest.mark.parametrize(
     ("delay", "words"),
-    [(MAX_DELAY + timedelta(microseconds=1), "at most"), (timedelta.max, "at most"), (5, "timedelta"), ("1s", "timedelta")],
+    [
+        (MAX_DELAY + timedelta(microseconds=1), "at most"),
+        (timedelta.max, "at most"),
+        (5, "timedelta"),
+        ("1s", "timedelta"),
+    ],
 )
 def test_delay_that_is_none_is_refused(delay: object, words: str) -> None:
     assert words in refusal(activate_in=delay)

@@ -11,7 +11,7 @@ Noteworthy = (
     told.Died
     | told.LeaseLost
     | told.Abandoned
-    | told.DeadLetterRefused
+    | told.OutcomeRefused
     | told.HookFailed
     | told.DrainTimedOut
     | told.LoopCrashed
@@ -40,8 +40,8 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
                 f"Message {id_} of {queue!r} is left leased; it comes again when that ends.",
                 None,
             )
-        case told.DeadLetterRefused(queue=queue, id=id_, error=error):
-            text = f"Message {id_} of {queue!r} could not be stored as a dead letter; it is parked in the outbox."
+        case told.OutcomeRefused(queue=queue, id=id_, error=error):
+            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox."
             return logging.ERROR, text, error
         case told.HookFailed(hook=hook, error=error):
             return logging.ERROR, f"{hook} raised.", error

@@ -98,8 +98,8 @@ class LeasesRenewed:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetterRefused:
-    """The dead-letter table took no row; the message stays in the outbox, out of reach of claims."""
+class OutcomeRefused:
+    """The server refused an outcome, as for a missing dead-letter table; the message is parked in the outbox."""
 
     queue: str
     id: int
@@ -180,7 +180,7 @@ Event = (
     | LeaseLost
     | Abandoned
     | LeasesRenewed
-    | DeadLetterRefused
+    | OutcomeRefused
     | HookFailed
     | DrainTimedOut
     | LoopCrashed

@@ -36,7 +36,13 @@ STOPPED = Release(counts=True)
 
 
 class WrongOutcomes(OutboxError, RuntimeError):
-    """A batch handler did not answer with one outcome per message."""
+    """A handler did not answer with an outcome, or a batch handler not with one per message."""
+
+
+def _known(outcome: object) -> Outcome:
+    if isinstance(outcome, Outcome):
+        return outcome
+    return Retry(error=WrongOutcomes(f"The handler answered {outcome!r}; return DONE, Retry(…), Dead(…) or the like."))
 
 
 def overdelivered(claim: Claim, options: WorkerOptions) -> Dead | None:
@@ -70,7 +76,7 @@ async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> Fi
     worker.finished(claim.duration, 1)
     if outcome is DONE:
         return DONE
-    return await _final(worker, claim, outcome)
+    return await _final(worker, claim, _known(outcome))
 
 
 async def attempt_batch(
@@ -104,7 +110,7 @@ async def attempt_batch(
         for claim, outcome in zip(started, outcomes, strict=True):
             claim.task = None
             claim.duration = duration
-            finals[claim.id] = await _final(worker, claim, outcome)
+            finals[claim.id] = await _final(worker, claim, _known(outcome))
     return [finals[claim.id] for claim in claims]
 
 
@@ -127,13 +133,15 @@ def _start(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> None:
 def _cancelled(
     worker: "Worker", error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
 ) -> Outcome:
-    if any(claim.is_lost for claim in claims):
-        if task.cancelling():
-            task.uncancel()
+    if worker.is_stopping:
         return STOPPED
-    if worker.is_stopping or task.cancelling():
-        return STOPPED
-    return Retry(error=error)
+    if worker.client.is_cancelled:
+        # The event loop is being torn down, as at the end of asyncio.run: nobody could write an outcome.
+        raise error
+    # A lost lease, or the handler itself, cancelled the task: that is over now.
+    while task.cancelling():
+        task.uncancel()
+    return STOPPED if any(claim.is_lost for claim in claims) else Retry(error=error)
 
 
 async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutcome:
@@ -154,6 +162,8 @@ async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutco
             answer = hook(claim)
             if isawaitable(answer):
                 await answer
-        except Exception as error:  # noqa: BLE001 - the user's own code; told
+        except (Exception, asyncio.CancelledError) as error:
             worker.client.events.emit(told.HookFailed("on_terminal_failure", error))
+            if isinstance(error, asyncio.CancelledError) and worker.client.is_cancelled:
+                raise
     return final

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from faststream_outbox.queue.outcome import Outcome
     from faststream_outbox.queue.worker import Worker
     from faststream_outbox.sql.wire import Row
 
@@ -23,10 +24,13 @@ class Claim:
         "_row",
         "acquired_token",
         "deadline",
+        "decision",
         "duration",
+        "error",
         "has_more",
         "id",
         "is_ending",
+        "is_handed_over",
         "is_lost",
         "key",
         "priority",
@@ -51,9 +55,12 @@ class Claim:
         self.deadline = claimed_at + worker.options.lease_ttl_seconds
         self.is_lost = False
         self.is_ending = False
+        self.is_handed_over = False
         self.was_started = False
         self.duration = 0.0
         self.task: Task[Any] | None = None
+        self.decision: Outcome | None = None
+        self.error: BaseException | None = None
 
     @property
     def payload(self) -> bytes:
@@ -123,6 +130,16 @@ class Claim:
         """When it was claimed, on the server's clock."""
         moment: datetime = self._row[14]
         return moment
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its row may be gone because we ended it ourselves."""
+        return self.is_ending or self.is_handed_over
+
+    def decide(self, outcome: "Outcome") -> None:
+        """Settle it so, unless that was decided already."""
+        if self.decision is None:
+            self.decision = outcome
 
     def renewed(self, at: float) -> None:
         """The lease began anew."""

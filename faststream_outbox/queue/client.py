@@ -84,7 +84,9 @@ class OutboxClient:
             renderer=last_exception_renderer,
         )
         renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
-        self.listener = Listener(Wire(_listening(engine, listen_dsn)), self.names, self.events, self._hinted)
+        self.listener = Listener(
+            Wire(_listening(engine, listen_dsn)), self.names, self.events, self._hinted, self.wakeups.sender
+        )
         self._watcher = Watcher(self._last_id, self._poke, self._not_watching)
         loops: list[tuple[str, Callable[[], Any]]] = [
             ("outbox claimer", self.claimer.run),
@@ -118,6 +120,11 @@ class OutboxClient:
     def is_running(self) -> bool:
         """Whether every loop is alive."""
         return bool(self._workers) and all(service.is_running for service in self._services)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the loops are being ended from outside, as at the end of `asyncio.run`."""
+        return any(service.is_cancelled for service in self._services)
 
     async def attach(self, worker: Worker) -> Intake:
         """Serve this worker; the first one starts the loops."""
@@ -167,6 +174,7 @@ class OutboxClient:
         if not await opened.fetch(opened.sql("settle", "settle_done"), values):
             msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
             raise LeaseLost(msg)
+        claim.is_handed_over = True
 
     def abandon(self, worker: Worker) -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""
@@ -195,7 +203,7 @@ class OutboxClient:
         last: int | None = rows[0][0]
         return last
 
-    def _crashed(self, name: str, error: Exception) -> None:
+    def _crashed(self, name: str, error: BaseException) -> None:
         self.events.emit(told.LoopCrashed(name, error))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
 
+from faststream_outbox.queue.delay import bounded_seconds
 from faststream_outbox.queue.retry import next_delay
 
 OnUndecided = Literal["retry", "release", "done", "dead"]
@@ -80,22 +81,24 @@ def resolved(
     match outcome:
         case Done() | Dead() | Release() | Settled():
             return outcome
-        case Retry(delay=None, error=error):
+        case Retry(delay=given, error=error, counts=counts):
             try:
-                delay = next_delay(
-                    strategy,
-                    now=now,
-                    first_attempt_at=first_attempt_at or now,
-                    last_attempt_at=now,
-                    attempts_count=attempts_count,
-                    exception=error,
+                delay = (
+                    bounded_seconds(given, "The delay of a Retry")
+                    if given is not None
+                    else next_delay(
+                        strategy,
+                        now=now,
+                        first_attempt_at=first_attempt_at or now,
+                        last_attempt_at=now,
+                        attempts_count=max(1, attempts_count - int(not counts)),
+                        exception=error,
+                    )
                 )
             except Exception as problem:  # noqa: BLE001 - kept with the dead letter
                 problem.__context__ = problem.__context__ or error
                 return Dead(RETRY_TERMINAL, problem)
-            return Dead(RETRY_TERMINAL, error) if delay is None else Retry(delay, error, outcome.counts)
-        case Retry():
-            return outcome
+            return Dead(RETRY_TERMINAL, error) if delay is None else Retry(delay, error, counts)
         case Undecided():
             decided = _DECIDED[on_undecided]
             return resolved(

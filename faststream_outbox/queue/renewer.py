@@ -67,14 +67,16 @@ class Renewer:
             "ids": [claim.id for claim in claims],
             "tokens": [claim.acquired_token for claim in claims],
         }
-        kept = {row[0] for row in await self._wire.fetch(self._sql["renew"], values)}
+        # Whether each lease that stands was renewed; one whose row a transaction holds is tried again soon.
+        standing = {row[0]: row[1] for row in await self._wire.fetch(self._sql["renew"], values)}
         for claim in claims:
-            if claim.id in kept:
+            if standing.get(claim.id):
                 claim.renewed(now)
-            elif claim in claim.worker.unsettled and not claim.is_ending:
+            elif claim.id not in standing and claim in claim.worker.unsettled and not claim.is_leaving:
                 self._lost(claim)
-        if kept and told.LeasesRenewed in self._events:
-            self._events.emit(told.LeasesRenewed(len(kept)))
+        renewed = sum(standing.values())
+        if renewed and told.LeasesRenewed in self._events:
+            self._events.emit(told.LeasesRenewed(renewed))
 
     def _lost(self, claim: Claim) -> None:
         worker = claim.worker

@@ -104,8 +104,8 @@ class Settler:
             try:
                 written = await self._send(items)
             except Exception as error:  # noqa: BLE001 - told, and tried again
-                if _is_refused(error) and isinstance(items[0][1], Dead) and self._keeps_dead:
-                    await self._park(items, error)
+                if _is_refused(error):
+                    await self._set_apart(items, error)
                     return
                 failures += 1
                 if failures == 1:
@@ -119,6 +119,14 @@ class Settler:
                 written |= {claim.id for claim, _ in items if not claim.is_lost}
             self._close(items, written)
             return
+
+    async def _set_apart(self, items: list[Ended], error: Exception) -> None:
+        """Write outcomes of which the server refused one, one by one, and park what it refuses alone."""
+        if len(items) > 1:
+            for item in items:
+                await self._insist([item])
+        else:
+            await self._park(items, error)
 
     async def _send(self, items: list[Ended]) -> set[int]:
         values: dict[str, Any] = {
@@ -151,7 +159,7 @@ class Settler:
         failures = [described(outcome.error, self._renderer) for _, outcome in dead]
         return {
             "attempts": [int(claim.was_started) for claim, _ in dead],
-            "reasons": [storable(outcome.reason, 64) for _, outcome in dead],
+            "reasons": [storable(str(outcome.reason), 64) for _, outcome in dead],
             "exceptions": [failure.exception for failure in failures],
             "error_types": [failure.error_type for failure in failures],
             "error_messages": [failure.error_message for failure in failures],
@@ -160,9 +168,13 @@ class Settler:
 
     async def _park(self, items: list[Ended], error: Exception) -> None:
         for claim, _ in items:
-            self._events.emit(told.DeadLetterRefused(claim.queue, claim.id, error))
+            self._events.emit(told.OutcomeRefused(claim.queue, claim.id, error))
+        # Not the outcome's own text: it may hold an error whose rendering raises.
         reasons = [
-            f"{outcome.reason}; dead letter refused: {error!r}" for _, outcome in items if isinstance(outcome, Dead)
+            f"{outcome.reason}; dead letter refused: {error!r}"
+            if isinstance(outcome, Dead)
+            else f"{type(outcome).__name__} refused: {error!r}"
+            for _, outcome in items
         ]
         values = {
             "ids": [claim.id for claim, _ in items],

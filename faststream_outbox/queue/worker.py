@@ -111,7 +111,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         body = self._batches if self.options.batch else self._singles
         self._tasks = [
-            loop.create_task(body(), name=f"outbox {self.name} {number}") for number in range(self.options.max_workers)
+            loop.create_task(self._supervise(body), name=f"outbox {self.name} {number}")
+            for number in range(self.options.max_workers)
         ]
         self._intake = await self.client.attach(self)
 
@@ -235,6 +236,19 @@ class Worker:
             self.client.claimer.wake()
         return item
 
+    async def _supervise(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Run a handler's loop; an error that nobody foresaw costs the message at hand, not the loop."""
+        task = asyncio.current_task()
+        assert task is not None
+        while not self.is_stopping:
+            try:
+                await body()
+            except Exception as error:  # noqa: BLE001 - told, and the loop goes on
+                self.client.events.emit(told.LoopCrashed(task.get_name(), error))
+                for claim in self._running.pop(task, ()):
+                    if claim in self.unsettled and not claim.is_ending:
+                        self.settle(claim, Release(counts=True))
+
     async def _singles(self) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -245,10 +259,8 @@ class Worker:
         """Handle messages one after the other; after one that holds its key, give back the rest."""
         for place, claim in enumerate(run, start=1):
             self._running[task] = run
-            try:
-                outcome = await attempt(self, claim, task)
-            finally:
-                del self._running[task]
+            outcome = await attempt(self, claim, task)
+            del self._running[task]
             if outcome is not None:
                 self.settle(claim, outcome)
             if place < len(run) and (self.is_stopping or outcome is None or holds_key(outcome, self.options)):
@@ -263,10 +275,8 @@ class Worker:
             claims = list(_claims(await self._next()))
             await self._fill(claims)
             self._running[task] = claims
-            try:
-                outcomes = await attempt_batch(self, claims, task)
-            finally:
-                del self._running[task]
+            outcomes = await attempt_batch(self, claims, task)
+            del self._running[task]
             held: set[tuple[str, str]] = set()
             for claim, outcome in zip(claims, outcomes, strict=True):
                 if outcome is None:

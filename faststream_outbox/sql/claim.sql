@@ -56,7 +56,7 @@ with wanted as materialized (
             select o.ctid as place, o.id, o.acquired_token, o.acquired_at, o.next_attempt_at
             from {table} o
             where o.queue = w.queue and o.key = w.key
-              and (o.deliveries_count > 0 or o.next_attempt_at <= now())
+              and (o.deliveries_count > 0 or o.last_attempt_at is not null or o.next_attempt_at <= now())
             order by o.queue, o.key, o.id
             limit w.run + 3
         ) h
@@ -131,7 +131,8 @@ left join lateral (
     select h.next_attempt_at <= now()
            and (h.acquired_token is null or h.acquired_at < now() - make_interval(secs => :ttl)) as claimable
     from {table} h
-    where h.queue = :queue and h.key = s.key and (h.deliveries_count > 0 or h.next_attempt_at <= now())
+    where h.queue = :queue and h.key = s.key
+      and (h.deliveries_count > 0 or h.last_attempt_at is not null or h.next_attempt_at <= now())
     order by h.queue, h.key, h.id
     limit 1
 ) h on true

@@ -87,6 +87,7 @@ from (
                    o.timer_id, o.key, o.priority, o.message_id
             from {table} o
             where o.queue = :queue and o.key is null
+              and o.priority between -32768 and 32767 -- every one: so that the planner takes the index in due order
             order by o.queue, o.priority, o.next_attempt_at, o.id
             limit :limit
         )
@@ -97,6 +98,7 @@ from (
                    o.timer_id, o.key, o.priority, o.message_id
             from {table} o
             where o.queue = :queue and o.key is not null
+              and o.priority between -32768 and 32767 -- every one: so that the planner takes the index in due order
             order by o.queue, o.priority, o.next_attempt_at, o.id
             limit :limit
         )

@@ -101,18 +101,30 @@ where t.ctid = m.place
 returning t.id
 
 -- name: renew
--- Makes leases that still stand begin anew, and returns their ids.
-update {table}
-set acquired_at = now()
-where ctid = any (array(
-    select m.place
+-- Leases that stand, and whether each began anew: a row that a transaction holds is passed over, as claims do.
+with standing as materialized (
+    select m.id, m.place
     from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
     cross join lateral (
-        select o.ctid as place
+        select o.id, o.ctid as place
         from {table} o
         where o.id = d.id and o.acquired_token = d.token
         limit 1
     ) m
-))
-  and acquired_token = any (:tokens::uuid[])
-returning id
+), renewed as (
+    update {table} o
+    set acquired_at = now()
+    where o.ctid = any (array(
+        select l.place
+        from standing s
+        cross join lateral (
+            select t.ctid as place
+            from {table} t
+            where t.ctid = s.place and t.acquired_token = any (:tokens::uuid[])
+            for update skip locked
+        ) l
+    ))
+    returning o.id
+)
+select s.id, s.id = any (array(select r.id from renewed r))
+from standing s

@@ -1,7 +1,7 @@
 """Doing something after a session's transaction has really committed.
 
 Hints are kept on the session and handed over by its after-commit event: the release of a savepoint
-does not count, a rollback forgets them. The hooks are set once per session and cost nothing in a
+does not count, the end of the transaction forgets them. The hooks are set once per session and cost nothing in a
 transaction that publishes nothing. Called by `publish`.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import monotonic
 
 from sqlalchemy import event
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 
 from faststream_outbox.wakeup.hint import Hint
 
@@ -29,7 +29,7 @@ def tell_after_commit(session: Session, tell: Tell, hints: list[Hint]) -> None:
     if pending is None:
         pending = session.info[_PENDING] = []
         event.listen(session, "after_commit", _hand_over)
-        event.listen(session, "after_rollback", _forget)
+        event.listen(session, "after_transaction_end", _forget)
     now = monotonic()
     pending.extend((tell, hint, now) for hint in hints)
 
@@ -46,5 +46,7 @@ def _hand_over(session: Session) -> None:
         tell(replace(hint, scan=hint.scan or late))
 
 
-def _forget(session: Session) -> None:
-    session.info[_PENDING].clear()
+def _forget(session: Session, transaction: SessionTransaction) -> None:
+    # Whatever its end was: what had committed was handed over before.
+    if transaction.parent is None:
+        session.info[_PENDING].clear()

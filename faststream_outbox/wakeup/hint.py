@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 MAX_PAYLOAD_BYTES = 7900
+MOST_PRIORITIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def payloads(hints: Iterable[Hint], sender: str) -> Iterator[str]:
         item: list[object] = [
             hint.queue,
             hint.count,
-            sorted(hint.priorities),
+            sorted(hint.priorities) if len(hint.priorities) <= MOST_PRIORITIES else [],
             int(hint.keyed) + 2 * int(hint.keyless) + 4 * int(hint.scan) + 8 * int(hint.later),
             round(hint.due_in, 3),
         ]
@@ -85,6 +86,6 @@ def parsed(payload: str) -> tuple[str, list[Hint]]:
                 for queue, count, priorities, flags, due_in in message["hints"]
             ]
             return str(message["from"]), hints
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             pass
     return "", [Hint(queue=payload or None)]

@@ -16,7 +16,6 @@ from faststream_outbox.service import pause_after
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup.hint import Hint, parsed
-from faststream_outbox.wakeup.notifier import PROCESS
 
 PROBE_INTERVAL = 15.0
 HEARING_TEST = 3.0
@@ -28,8 +27,9 @@ _TEST = "outbox-hearing-test:"
 class Listener:
     """Receives payloads on one channel and hands their hints to `receive`."""
 
-    def __init__(self, wire: Wire, names: Names, events: Events, receive: Callable[[Hint], None]) -> None:
+    def __init__(self, wire: Wire, names: Names, events: Events, receive: Callable[[Hint], None], sender: str) -> None:
         self._wire = wire
+        self._sender = sender
         self._channel = names.channel
         self._sql = statements("publish", names)
         self._control = statements("control", names)
@@ -69,7 +69,7 @@ class Listener:
         self._lost.clear()
         self._heard.clear()
         await self._wire.listen(self._channel, self._take, self._lost.set)
-        await self._wire.fetch(self._sql["notify"], {"channel": self._channel, "payload": _TEST + PROCESS})
+        await self._wire.fetch(self._sql["notify"], {"channel": self._channel, "payload": _TEST + self._sender})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HEARING_TEST):
                 while not self._heard.is_set():
@@ -112,10 +112,10 @@ class Listener:
 
     def _take(self, payload: str) -> None:
         if payload.startswith(_TEST):
-            if payload == _TEST + PROCESS:
+            if payload == _TEST + self._sender:
                 self._heard.set()
             return
         sender, hints = parsed(payload)
-        if sender != PROCESS:
+        if sender != self._sender:
             for hint in hints:
                 self._receive(hint)

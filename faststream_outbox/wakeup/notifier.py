@@ -6,7 +6,6 @@ it, leave together in one NOTIFY. Failure is told as an event and otherwise igno
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from uuid import uuid4
 
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import ConnectionLost
@@ -14,17 +13,15 @@ from faststream_outbox.wakeup.hint import Hint, merged, payloads
 
 INTERVAL = 0.005
 
-PROCESS = uuid4().hex
-"""Names this process in the hints that it sends, so that it need not heed its own."""
-
 Send = Callable[[str], Awaitable[object]]
 
 
 class Notifier:
     """Gathers hints of one event loop and sends them through `send`, one NOTIFY at a time."""
 
-    def __init__(self, send: Send, events: Events, interval: float = INTERVAL) -> None:
+    def __init__(self, send: Send, events: Events, sender: str, interval: float = INTERVAL) -> None:
         self._send = send
+        self._sender = sender
         self._events = events
         self._interval = interval
         self._pending: dict[str | None, Hint] = {}
@@ -41,7 +38,7 @@ class Notifier:
         while self._pending:
             hints, self._pending = list(self._pending.values()), {}
             try:
-                for payload in payloads(hints, PROCESS):
+                for payload in payloads(hints, self._sender):
                     await self._send(payload)
             except Exception as error:  # noqa: BLE001 - a hint may be lost, and is told
                 self._events.emit(ConnectionLost("notify", error))

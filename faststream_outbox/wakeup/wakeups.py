@@ -7,6 +7,7 @@ claimers of this process are told, and other processes find the rows by watching
 
 import asyncio
 from collections.abc import Callable
+from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -30,6 +31,8 @@ class Wakeups:
             msg = f"notify must be one of {NOTIFY_MODES}, not {mode!r}."
             raise InvalidOption(msg)
         self.mode = mode
+        self.sender = uuid4().hex
+        """Names us in the hints that we send, so that our own listener need not heed them."""
         self.channel = names.channel
         self._engine = engine
         self._sql = statements("publish", names)
@@ -71,7 +74,7 @@ class Wakeups:
         if notifier is None:
             for known in [known for known in self._notifiers if known.is_closed()]:
                 del self._notifiers[known]
-            notifier = self._notifiers[loop] = Notifier(self._send, self._events)
+            notifier = self._notifiers[loop] = Notifier(self._send, self._events, self.sender)
         return notifier
 
     async def _send(self, payload: str) -> None:

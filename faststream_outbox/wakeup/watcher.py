@@ -38,6 +38,9 @@ class Tide:
         """Take a reading; whether the claimers should be woken now."""
         value = value or 0
         drawn = 0 if self.last is None else value - self.last
+        if drawn < 0:
+            # The sequence was restarted.
+            self.unaccounted, drawn = 0, value
         self.last = value
         if drawn != 0:
             self.unaccounted += drawn

@@ -176,7 +176,11 @@ async def test_schema_translate_map_of_the_engine_is_used(
         await publish(session, table, message())
         await publish(session, table, message(timer_id="t"), message())
     async with driver_engine.connect() as connection:
-        assert sorted(await _in_tenant(connection, tenant), key=str) == [("orders", "t"), ("orders", None), ("orders", None)]
+        assert sorted(await _in_tenant(connection, tenant), key=str) == [
+            ("orders", "t"),
+            ("orders", None),
+            ("orders", None),
+        ]
     assert rows() == []
 
 

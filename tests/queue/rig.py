@@ -4,22 +4,33 @@ Workers here do not poll unless the test says so: what a wake-up should have bro
 brought by a look from the beginning that happens to come along.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Table, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
+from faststream_outbox.sql import statements
 from tests.queue.witness import Witness
 
 NO_POLLING: Mapping[str, Any] = {"min_fetch_interval": 3600.0, "max_fetch_interval": 3600.0}
 POLLING: Mapping[str, Any] = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
 
 Row = Mapping[str, Any]
+
+
+class Cost(NamedTuple):
+    """What one run of a statement touched."""
+
+    buffers: int
+    """Pages, counted each time they were looked at."""
+    rows: int
+    """Rows of the outbox table that were looked at, kept or not."""
 
 
 class Rig:
@@ -116,6 +127,24 @@ class Rig:
         """Whether the outbox has no message left."""
         return not await self.one("select count(*) from {t}")
 
+    async def explain(self, file: str, name: str, values: Mapping[str, Any], connection: AsyncConnection) -> Cost:
+        """Run a named statement in the connection's transaction and say what it touched."""
+        statement = statements(file, self.client.names)[name]
+        plan = await connection.exec_driver_sql(
+            f"explain (analyze, buffers, timing off, format json) {statement.dollar}", statement.arguments(values)
+        )
+        answer = plan.scalar_one()
+        tree = (json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"]
+        return Cost(tree["Shared Hit Blocks"] + tree["Shared Read Blocks"], _looked_at(tree, self.table.name))
+
     async def close(self) -> None:
         for worker in self._workers:
             await worker.stop(timeout=0)
+
+
+def _looked_at(node: Mapping[str, Any], table: str) -> int:
+    rows = 0
+    if node.get("Relation Name") == table and node["Node Type"].endswith("Scan"):
+        each = node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0)
+        rows = round(each * node.get("Actual Loops", 0))
+    return rows + sum(_looked_at(child, table) for child in node.get("Plans", ()))

@@ -34,9 +34,7 @@ async def cancelled_through_its_own_task(claim: Claim) -> Done:
     return DONE
 
 
-@pytest.mark.parametrize(
-    "poison", [cancelled_by_itself, cancelled_by_what_it_awaits, cancelled_through_its_own_task]
-)
+@pytest.mark.parametrize("poison", [cancelled_by_itself, cancelled_by_what_it_awaits, cancelled_through_its_own_task])
 async def test_d01_a_handler_that_raises_cancelled_error_costs_nobody_else(rig: Rig, poison: object) -> None:
     async def handle(claim: Claim) -> Outcome:
         if claim.payload == b"poison":
@@ -73,18 +71,21 @@ async def test_d01_a_hook_that_raises_cancelled_error_costs_nobody_else(rig: Rig
     await rig.witness.wait(told.Died)
 
 
-async def test_d02_a_dead_connection_does_not_make_finished_work_run_again(
-    rig: Rig, named_engine: AsyncEngine
-) -> None:
+async def test_d02_a_dead_connection_does_not_make_finished_work_run_again(rig: Rig, named_engine: AsyncEngine) -> None:
     kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'client_under_test'"
 
+    killed = asyncio.Event()
+
     async def handle(claim: Claim) -> Done:
-        assert await rig.one(kill) > 0
+        await killed.wait()
         return DONE
 
     client = rig.another_client(engine=named_engine)
-    await rig.work(handle, max_workers=4, lease_ttl_seconds=1.0, client=client, **POLLING)
+    await rig.work(handle, max_workers=4, lease_ttl_seconds=2.0, client=client, **POLLING)
     await rig.put(*"abcd")
+    await rig.witness.wait(told.Started, count=4)
+    assert await rig.one(kill) >= 2
+    killed.set()
     await rig.witness.wait(told.Handled, count=4)
     await eventually(rig.is_empty)
     assert len(rig.witness.of(told.Started)) == 4
@@ -187,7 +188,7 @@ async def test_d06_a_missing_dead_letter_table_parks_the_message(driver_rig: Rig
     await rig.sql("drop table {d}")
     await rig.work(handle, retry_strategy=NoRetry(), lease_ttl_seconds=0.5, **POLLING)
     await rig.put("a")
-    await rig.witness.wait(told.DeadLetterRefused)
+    await rig.witness.wait(told.OutcomeRefused)
     await rig.put("b")
     await rig.witness.wait(told.Handled)
     parked = await rig.sql("select attempts_count, headers, next_attempt_at = 'infinity' as away from {t}")

@@ -102,9 +102,7 @@ class TestOverriding:
         assert ask(strategy_type(initial_delay_seconds=1), 1, KeyError()) is None
 
     @pytest.mark.parametrize("strategy_type", [TransientOnly, TransientOnlyByDelay])
-    def test_a_nack_without_exception_follows_the_schedule(
-        self, strategy_type: type[ExponentialRetry]
-    ) -> None:
+    def test_a_nack_without_exception_follows_the_schedule(self, strategy_type: type[ExponentialRetry]) -> None:
         assert ask(strategy_type(initial_delay_seconds=3)) == pytest.approx(3.0, abs=MICROSECOND)
 
     @pytest.mark.parametrize("strategy_type", [TransientOnly, TransientOnlyByDelay])
@@ -231,13 +229,7 @@ class TestNextDelay:
             ask(AtOnly(answer))
 
     @on_a_busy_machine
-    @given(
-        answer=st.floats()
-        | st.integers()
-        | st.none()
-        | st.datetimes(timezones=st.timezones())
-        | st.datetimes()
-    )
+    @given(answer=st.floats() | st.integers() | st.none() | st.datetimes(timezones=st.timezones()) | st.datetimes())
     def test_any_answer_is_a_delay_in_range_or_none_or_refused(self, answer: object) -> None:
         for strategy in (DelayOnly(answer), AtOnly(answer)):
             try:

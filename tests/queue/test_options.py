@@ -77,7 +77,7 @@ class TestChoices:
 
     @pytest.mark.parametrize("strategy", [None, NoRetry, object(), 5])
     def test_what_is_no_strategy_is_refused(self, strategy: object) -> None:
-        with pytest.raises(InvalidOption, match="retry_strategy=.* cannot work"):
+        with pytest.raises(InvalidOption, match=r"retry_strategy=.* cannot work"):
             WorkerOptions(retry_strategy=strategy)
 
 

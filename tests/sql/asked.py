@@ -35,7 +35,7 @@ def _indexes(state: State, *names: str) -> frozenset[str]:
     return frozenset(name if name == "Tid Scan" else f"{state.names.table}_{name}" for name in names)
 
 
-def lanes(state: State, floor: datetime, quota: int = BATCH) -> dict[str, Any]:
+def lanes(floor: datetime | None) -> dict[str, Any]:
     """Values of `claim` for three lanes and one that is empty."""
     return {
         "queues": ["orders", "orders", "nothing", "other7"],
@@ -43,7 +43,7 @@ def lanes(state: State, floor: datetime, quota: int = BATCH) -> dict[str, Any]:
         "floor_ats": [floor] * 4,
         "floor_ids": [0] * 4,
         "graces": [1.0] * 4,
-        "quotas": [quota // 4] * 4,
+        "quotas": [BATCH // 4] * 4,
         "ttls": [TTL] * 4,
         "token": uuid4(),
     }
@@ -60,7 +60,7 @@ def questions(state: State) -> Iterator[Question]:
     # Above the dead entries, where there are any; in the midst of a backlog otherwise.
     floor = now - timedelta(minutes=1 if state.dead_entries else 60)
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
-    yield Question("claim", "claim", lanes(state, floor), claim, BATCH)
+    yield Question("claim", "claim", lanes(floor), claim, BATCH)
     runs = {
         "queues": ["ledger"] * RUNS,
         "keys": [f"k{number:04}" for number in range(RUNS)],
@@ -73,9 +73,7 @@ def questions(state: State) -> Iterator[Question]:
     place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0], "graces": [1.0]}
     yield Question("claim", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
     due = {"queues": ["orders", "ledger", "timers"], "priorities": [0] * 3, "keyed": [False, True, False]}
-    yield Question(
-        "claim", "next_due", due | {"floor_ats": [now] * 3}, _indexes(state, "claim_idx", "key_due_idx"), 3
-    )
+    yield Question("claim", "next_due", due | {"floor_ats": [now] * 3}, _indexes(state, "claim_idx", "key_due_idx"), 3)
     settle, keyed = _settled(state), _indexes(state, "pkey", "Tid Scan")
     count = len(settle["ids"])
     yield Question("settle", "settle_done", settle, keyed, count)
@@ -93,7 +91,7 @@ def questions(state: State) -> Iterator[Question]:
 def rounds(state: State) -> Iterator[Question]:
     """The statements that look from the beginning."""
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
-    yield Question("claim", "claim", lanes(state, BEGINNING), claim, BATCH)
+    yield Question("claim", "claim", lanes(BEGINNING), claim, BATCH)
     walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL}
     yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
     both = _indexes(state, "claim_idx", "key_due_idx")

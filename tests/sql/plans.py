@@ -86,7 +86,9 @@ def nodes(tree: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _lines(tree: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     told = [str(tree["Node Type"])]
-    told += [f"{part}: {tree[part]}" for part in ("Index Name", "Relation Name", "Index Cond", "Filter") if part in tree]
+    told += [
+        f"{part}: {tree[part]}" for part in ("Index Name", "Relation Name", "Index Cond", "Filter") if part in tree
+    ]
     told.append(f"rows {tree.get('Actual Rows')} × {tree.get('Actual Loops')}")
     told.append(f"buffers {tree.get('Shared Hit Blocks', 0) + tree.get('Shared Read Blocks', 0)}")
     yield "  " * depth + ", ".join(told)

@@ -115,7 +115,7 @@ def churned(dsn: str) -> Iterator[State]:
         state.execute("analyze {t}")
         state.hold(HELD)
         state.fill(200, "'orders'", next_attempt_at="now() - interval '1 second'")
-        state.fill(200, "'ledger'", key=f"'k' || lpad((n % 20)::text, 4, '0')", next_attempt_at="now()")
+        state.fill(200, "'ledger'", key="'k' || lpad((n % 20)::text, 4, '0')", next_attempt_at="now()")
         state.fill(100, "'timers'", timer_id="'t' || n", next_attempt_at=_LATER)
         yield State(state.connection, state.names, dead)
 

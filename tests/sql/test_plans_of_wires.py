@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox.sql import Statement, statements
 from faststream_outbox.sql.wire import Wire
-from tests.sql.asked import SLOW, STEADY, Question, questions, rounds
+from tests.sql.asked import Question, questions, rounds
 from tests.sql.states import State, emptied
 
 pytestmark = pytest.mark.slow

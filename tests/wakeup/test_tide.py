@@ -1,7 +1,6 @@
 """The watcher's bookkeeping: readings of the id sequence in, wake-ups and pauses out."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -29,7 +28,14 @@ Step = tuple[float, int | None, bool]
         pytest.param([(0.0, 7, False), (0.05, 8, False)], {0.05: 1}, id="a hint came before the reading"),
         pytest.param([(0.0, 7, False), (0.05, 9, True)], {0.05: 1}, id="a hint tells of one of two"),
         pytest.param(
-            [(0.0, 7, False), (0.05, 8, True), (0.051, 8, False), (0.052, 8, True), (0.057, 8, True)],
+            [
+                (0.0, 7, False),
+                (0.05, 8, True),
+                (0.051, 8, False),
+                (0.053, 8, True),
+                (0.055, 8, False),
+                (0.058, 8, True),
+            ],
             {},
             id="woken again at growing distances",
         ),
@@ -99,16 +105,24 @@ async def test_watcher_reads_and_pokes_until_cancelled() -> None:
     async def read() -> int:
         return next(values, 2)
 
-    watching = asyncio.create_task(Watcher(read, poked.set).run())
+    watching = asyncio.create_task(Watcher(read, poked.set, pytest.fail).run())
     await asyncio.wait_for(poked.wait(), 5)
     watching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watching
 
 
-async def test_failed_reading_ends_the_watcher_so_that_its_owner_hears_of_it() -> None:
-    async def read() -> Any:
-        raise OSError("gone")
+async def test_failed_reading_is_told_once_and_tried_again() -> None:
+    answers: list[int | OSError] = [1, OSError("gone"), OSError("still gone"), 2]
+    poked, failures = asyncio.Event(), []
 
-    with pytest.raises(OSError, match="gone"):
-        await Watcher(read, lambda: None).run()
+    async def read() -> int:
+        answer = answers.pop(0) if answers else 2
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    watching = asyncio.create_task(Watcher(read, poked.set, failures.append).run())
+    await asyncio.wait_for(poked.wait(), 5)
+    watching.cancel()
+    assert [str(failure) for failure in failures] == ["gone"]

@@ -1,0 +1,52 @@
+"""The broker's configuration, as endpoints and routers read it: always late, through the composition."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from faststream import UnderlyingDriverAnnotation
+from faststream.exceptions import IncorrectState
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox.broker._faststream import BrokerConfig, UnderlyingDriverAnnotations
+
+if TYPE_CHECKING:
+    from faststream_outbox.queue.client import OutboxClient
+
+
+def _driver_annotations() -> UnderlyingDriverAnnotations:
+    # Late, because the annotations know the broker.
+    from faststream_outbox import annotations
+    from faststream_outbox.broker.broker import OutboxBroker
+    from faststream_outbox.broker.message import OutboxMessage
+
+    def shortcut(name: str) -> UnderlyingDriverAnnotation:
+        return UnderlyingDriverAnnotation(
+            type_hint=getattr(annotations, name), module="faststream_outbox.annotations", name=name
+        )
+
+    return {
+        OutboxBroker: shortcut("OutboxBroker"),
+        OutboxMessage: shortcut("OutboxMessage"),
+        AsyncSession: shortcut("OutboxSession"),
+    }
+
+
+@dataclass(kw_only=True)
+class OutboxBrokerConfig(BrokerConfig):
+    """What every endpoint of the broker shares."""
+
+    engine: AsyncEngine | None = None
+    outbox_table: Table | None = None
+    dlq_table: Table | None = None
+    autocommit: bool = False
+    shared_client: "OutboxClient | None" = None
+    default_driver_annotations: UnderlyingDriverAnnotations = field(default_factory=dict)
+
+    @property
+    def client(self) -> "OutboxClient":
+        """The engine's half of the broker."""
+        if self.shared_client is None:
+            msg = "The broker has no engine: pass it, OutboxBroker(engine, outbox_table=…), or use TestOutboxBroker."
+            raise IncorrectState(msg)
+        return self.shared_client

@@ -1,0 +1,183 @@
+"""From commands to envelopes to rows: the one place where the broker writes messages.
+
+A message goes into the session given, else into the transaction of the transactional handler that is
+running, else, where that is allowed, into a transaction of its own. Bodies and headers are read
+from the command as late as possible, because middlewares may replace them.
+"""
+
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from faststream.exceptions import FeatureNotSupportedException
+
+from faststream_outbox.broker._faststream import (
+    BatchCodecProto,
+    CodecProto,
+    CustomCallable,
+    DefaultCodec,
+    ParserComposition,
+    ProducerProto,
+)
+from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, OutboxParser
+from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.errors import InvalidMessage, OutboxError
+from faststream_outbox.publish import publish, publish_sync
+
+if TYPE_CHECKING:
+    from faststream_outbox.broker.config import OutboxBrokerConfig
+
+T = TypeVar("T")
+
+SESSION = "outbox_session"
+"""Where a transactional handler's session stands in FastStream's context."""
+
+
+class SessionRequired(OutboxError, ValueError):
+    """A message was published without the transaction that it belongs to."""
+
+
+class OutboxProducer(ProducerProto[OutboxPublishCommand]):
+    """Writes rows through the caller's session."""
+
+    def __init__(
+        self,
+        config: "OutboxBrokerConfig",
+        parser: CustomCallable | None = None,
+        decoder: CustomCallable | None = None,
+    ) -> None:
+        default = OutboxParser()
+        self._config = config
+        self._parser = ParserComposition(parser, default.parse_message)
+        self._decoder = ParserComposition(decoder, default.decode_message)
+
+    @property
+    def codec(self) -> CodecProto:  # type: ignore[override]  # read late: the broker's codec may be set later
+        """How bodies become bytes."""
+        return self._config.broker_codec or DefaultCodec()
+
+    async def publish(self, cmd: OutboxPublishCommand) -> int | None:
+        """Write one message; its id, or None where its timer_id was taken."""
+        ids = await self._write(cmd, [await self._envelope(cmd)])
+        return ids[0]
+
+    async def publish_batch(self, cmd: OutboxPublishCommand) -> list[int]:
+        """Write a message for each body, with one statement; their ids."""
+        if cmd.timer_id is not None:
+            msg = "publish_batch takes no timer_id: it would name every message of the batch."
+            raise InvalidMessage(msg)
+        ids = await self._write(cmd, await self._envelopes(cmd))
+        return [row_id for row_id in ids if row_id is not None]
+
+    async def request(self, cmd: OutboxPublishCommand) -> Any:
+        """Refuse: the answer could only come after the caller's own transaction had ended."""
+        msg = (
+            "An outbox cannot answer a request: the message is delivered only after your transaction has "
+            "committed. Publish it, and let the handler publish its answer to another queue."
+        )
+        raise FeatureNotSupportedException(msg)
+
+    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        client = self._config.client
+        session = cmd.session
+        if session is None:
+            session = self._config.fd_config.context.get_local(SESSION)
+        if session is not None:
+            return await publish(session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+        if not (self._config.autocommit or cmd.is_response or cmd.may_commit):
+            raise SessionRequired(_WITHOUT_SESSION)
+        async with client.sessions()() as own, own.begin():
+            return await publish(own, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+
+    async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:
+        payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
+        return envelope(cmd, payload, content_type, correlation_id=cmd.correlation_id)
+
+    async def _envelopes(self, cmd: OutboxPublishCommand) -> list[Envelope]:
+        bodies = cmd.batch_bodies
+        serializer = self._config.fd_config._serializer
+        codec = self.codec
+        if isinstance(codec, BatchCodecProto):
+            encoded = await codec.encode_batch(bodies, serializer)
+        else:
+            encoded = [await codec.encode(body, serializer) for body in bodies]
+        if cmd.keys is not None and len(cmd.keys) != len(bodies):
+            msg = f"keys has {len(cmd.keys)} entries for {len(bodies)} messages; give one for each."
+            raise InvalidMessage(msg)
+        keys = cmd.keys or [cmd.key] * len(bodies)
+        # A correlation id of its own for each, unless the caller gave one for all.
+        return [
+            envelope(
+                cmd, payload, content_type, correlation_id=cmd.correlation_id or self._config.id_generator(), key=key
+            )
+            for (payload, content_type), key in zip(encoded, keys, strict=True)
+        ]
+
+
+class SyncOutboxProducer(OutboxProducer):
+    """The same through a sync session; its coroutines never wait for anything."""
+
+    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        client = self._config.client
+        if cmd.session is None:
+            raise SessionRequired(_WITHOUT_SESSION)
+        return publish_sync(cmd.session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+
+
+_WITHOUT_SESSION = (
+    "publish needs the session whose transaction the message belongs to: publish(body, queue=…, session=session). "
+    "Only then do your data and the message commit together, or not at all. To publish in transactions of their "
+    "own, say so once: OutboxBroker(engine, outbox_table=…, autocommit=True)."
+)
+
+
+def envelope(
+    cmd: OutboxPublishCommand,
+    payload: bytes,
+    content_type: str | None,
+    *,
+    correlation_id: str | None,
+    key: str | None = None,
+) -> Envelope:
+    """The command with an encoded body, as an envelope."""
+    headers = dict(cmd.headers or {})
+    given = headers.get(CONTENT_TYPE)
+    if content_type and given is not None and given != content_type:
+        msg = f"The header {CONTENT_TYPE!r} says {given!r}, but the body was encoded as {content_type!r}."
+        raise InvalidMessage(msg)
+    if content_type:
+        headers[CONTENT_TYPE] = content_type
+    known = headers.get(CORRELATION_ID)
+    if known is not None and correlation_id is not None and known != correlation_id:
+        msg = f"correlation_id is {correlation_id!r}, but the header says {known!r}. Give it once."
+        raise InvalidMessage(msg)
+    if correlation_id is not None:
+        headers[CORRELATION_ID] = correlation_id
+    if cmd.reply_to:
+        headers[REPLY_TO] = cmd.reply_to
+    message_id: UUID | None = cmd.message_id
+    return Envelope(
+        queue=cmd.destination,
+        body=payload,
+        headers=headers or None,
+        key=cmd.key if key is None else key,
+        priority=cmd.priority,
+        activate_in=cmd.activate_in,
+        activate_at=cmd.activate_at,
+        timer_id=cmd.timer_id,
+        timer_conflict=cmd.timer_conflict,
+        message_id=message_id,
+    )
+
+
+def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    msg = "publish_sync cannot wait: a codec or a publish middleware of this broker awaits something. Use publish."
+    raise FeatureNotSupportedException(msg)

@@ -1,0 +1,130 @@
+"""Commands to publish, and the response that a handler returns to publish a message of its own."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
+
+from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.sql.through import AnySession
+
+
+class OutboxPublishCommand(BatchPublishCommand):
+    """What the producer needs to know of a message, or of many that differ only in their bodies."""
+
+    def __init__(
+        self,
+        message: Any,
+        /,
+        *messages: Any,
+        queue: str = "",
+        session: AnySession = None,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        key: str | None = None,
+        priority: int = 0,
+        activate_in: timedelta | None = None,
+        activate_at: datetime | None = None,
+        timer_id: str | None = None,
+        timer_conflict: TimerConflict = "ignore",
+        message_id: UUID | None = None,
+        keys: Sequence[str | None] | None = None,
+        timeout: float = 0.5,
+        _publish_type: PublishType = PublishType.PUBLISH,
+    ) -> None:
+        super().__init__(
+            message,
+            *messages,
+            destination=queue,
+            correlation_id=correlation_id,
+            headers=headers,
+            reply_to=reply_to,
+            _publish_type=_publish_type,
+        )
+        self.session = session
+        self.key = key
+        self.priority = priority
+        self.activate_in = activate_in
+        self.activate_at = activate_at
+        self.timer_id = timer_id
+        self.timer_conflict: TimerConflict = timer_conflict
+        self.message_id = message_id
+        self.keys = keys
+        self.timeout = timeout
+        self.is_response = False
+
+    @classmethod
+    def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> "OutboxPublishCommand":
+        """The command itself if it is ours, else one with what any command says."""
+        if isinstance(cmd, OutboxPublishCommand):
+            return cmd
+        body, more = cls._parse_bodies(cmd.body, batch=batch)
+        key = cmd.get_publish_key()
+        return cls(
+            body,
+            *more,
+            queue=cmd.destination,
+            headers=cmd.headers,
+            correlation_id=cmd.correlation_id,
+            reply_to=cmd.reply_to,
+            key=key if isinstance(key, str) else None,
+            _publish_type=cmd.publish_type,
+        )
+
+
+class OutboxResponse(Response):
+    """Returned by a handler: publish this message, in this session's transaction.
+
+    Without a session it goes into the transaction of a transactional handler, or else into one of its own.
+    """
+
+    def __init__(
+        self,
+        body: Any,
+        *,
+        queue: str = "",
+        session: AnySession = None,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        activate_in: timedelta | None = None,
+        activate_at: datetime | None = None,
+        timer_id: str | None = None,
+        timer_conflict: TimerConflict = "ignore",
+    ) -> None:
+        super().__init__(body, headers=headers, correlation_id=correlation_id)
+        self.queue = queue
+        self.session = session
+        self.key = key
+        self.priority = priority
+        self.activate_in = activate_in
+        self.activate_at = activate_at
+        self.timer_id = timer_id
+        self.timer_conflict: TimerConflict = timer_conflict
+        self.is_published = False
+
+    def get_publish_key(self) -> str | None:
+        """The key, for publishers of other brokers too."""
+        return self.key
+
+    def as_publish_command(self) -> OutboxPublishCommand:
+        """The response as a command; one that was published already carries no queue any more."""
+        command = OutboxPublishCommand(
+            self.body,
+            queue="" if self.is_published else self.queue,
+            session=self.session,
+            headers=dict(self.headers),
+            correlation_id=self.correlation_id,
+            key=self.key,
+            priority=self.priority,
+            activate_in=self.activate_in,
+            activate_at=self.activate_at,
+            timer_id=self.timer_id,
+            timer_conflict=self.timer_conflict,
+        )
+        command.is_response = not self.is_published
+        return command

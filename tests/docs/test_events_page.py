@@ -1,0 +1,15 @@
+"""The page of events lists exactly the events that the code has, with their fields and meanings."""
+
+from dataclasses import fields
+from typing import get_args
+
+from faststream_outbox.events.table import Event
+from tests.docs.pages import names, rows
+
+PAGE, HEADING = "docs/events.md", "## Every event"
+
+
+def test_page_lists_every_event_with_its_fields_and_meaning() -> None:
+    printed = {names(name)[0]: (names(their), meaning) for name, their, meaning in rows(PAGE, HEADING)}
+    in_code = {event.__name__: ([field.name for field in fields(event)], event.__doc__) for event in get_args(Event)}
+    assert printed == in_code

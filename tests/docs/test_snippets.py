@@ -1,0 +1,104 @@
+"""Every Python and SQL block of the documentation runs, on a real PostgreSQL, as it is printed.
+
+The blocks of a page share one namespace, in order, and one fresh database, whose address takes the
+place of `localhost/app`. `await` may stand outside of functions, as in `python -m asyncio`.
+"""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.queue import Worker
+from tests.docs.pages import LANGUAGES, ROOT, Part, pages, parts
+from tests.waiting import eventually
+
+PLACEHOLDER = re.compile(r"(postgresql(?:\+\w+)?)://localhost/app")
+
+
+@pytest.fixture
+def page_url(database_url: URL) -> Iterator[URL]:
+    """An empty database."""
+    name = f"{database_url.database}_docs"
+    drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        connection.execute(drop)
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield database_url.set(database=name)
+        connection.execute(drop)
+
+
+@pytest.fixture
+async def namespace(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, Any]]:
+    """A module of its own, which dataclasses and mapped classes look themselves up in."""
+    module = ModuleType("page")
+    sys.modules[module.__name__] = module
+    yield module.__dict__
+    for value in list(module.__dict__.values()):
+        if isinstance(value, Worker):
+            await value.stop()
+    for value in list(module.__dict__.values()):
+        if isinstance(value, AsyncEngine):
+            await value.dispose()
+    del sys.modules[module.__name__]
+
+
+def plain(url: URL, driver: str = "postgresql") -> str:
+    return url.set(drivername=driver).render_as_string(hide_password=False)
+
+
+async def run_python(part: Part, page: str, namespace: dict[str, Any], url: URL) -> None:
+    """Run a block so that a traceback names the page and its line."""
+    code = PLACEHOLDER.sub(lambda match: plain(url, match[1]), part.code)
+    lines = "\n" * (part.line - 1) + code
+    compiled = compile(lines, str(ROOT / page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    answer = eval(compiled, namespace)
+    if inspect.isawaitable(answer):
+        await answer
+
+
+def run_sql(part: Part, url: URL) -> None:
+    with psycopg.connect(plain(url), autocommit=True) as connection:
+        connection.execute(part.code.encode())
+
+
+@pytest.mark.parametrize("page", pages())
+async def test_page_runs(page: str, page_url: URL, namespace: dict[str, Any]) -> None:
+    for part in parts(page):
+        if part.reason is not None:
+            continue
+        if part.language == "sql":
+            run_sql(part, page_url)
+        elif part.language == "python":
+            await run_python(part, page, namespace, page_url)
+        elif part.language == "check":
+            await run_python(part, page, namespace | {"eventually": eventually}, page_url)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_fences_name_a_known_language(page: str) -> None:
+    unknown = [(part.line, part.language) for part in parts(page) if part.language not in LANGUAGES | {"check"}]
+    assert not unknown, f"{page}: only python and sql are run, and of others only these are known: {sorted(LANGUAGES)}"
+
+
+async def test_a_block_that_fails_names_its_line(page_url: URL) -> None:
+    part = Part("python", "first = 1\nassert first == 2\n", 41, None)
+    with pytest.raises(AssertionError) as failure:
+        await run_python(part, "docs/page.md", {}, page_url)
+    assert failure.traceback[-1].lineno + 1 == 42
+
+
+async def test_a_block_may_await_outside_of_functions(page_url: URL) -> None:
+    namespace: dict[str, Any] = {}
+    part = Part("python", "import asyncio\nanswer = await asyncio.sleep(0, 7)", 1, None)
+    await run_python(part, "docs/page.md", namespace, page_url)
+    assert namespace["answer"] == 7

@@ -1,0 +1,97 @@
+"""Worker processes of a test: started, waited for, killed, and all gone at its end."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.faults.child import READY, Part
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+
+
+class WorkerProcess:
+    """A child that runs `tests.faults.child`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, part: Part) -> "WorkerProcess":
+        """Start it and wait until it claims."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.faults.child",
+            part.to_json(),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        child = cls(process)
+        try:
+            await child.reaches(READY)
+        except BaseException:
+            await child.kill()
+            raise
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def reaches(self, point: str) -> None:
+        """Wait until the child says that it is there."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            while line := await self._process.stdout.readline():
+                if line.decode().strip() == point:
+                    return
+        raise AssertionError(f"the child ended with {await self._process.wait()} before it reached {point!r}")
+
+    async def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        if self.is_alive:
+            self._process.send_signal(signal.SIGKILL)
+        await self._process.wait()
+
+    async def stop(self) -> int:
+        """Ask it to stop, and give its exit code."""
+        if self.is_alive:
+            self._process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
+
+
+class Troupe:
+    """The children of one test."""
+
+    def __init__(self) -> None:
+        self.children: list[WorkerProcess] = []
+
+    async def start(self, *parts: Part) -> list[WorkerProcess]:
+        """Start children, all at a time."""
+        started = await asyncio.gather(*(WorkerProcess.start(part) for part in parts))
+        self.children += started
+        return started
+
+    @property
+    def alive(self) -> list[WorkerProcess]:
+        return [child for child in self.children if child.is_alive]
+
+
+@asynccontextmanager
+async def troupe() -> AsyncIterator[Troupe]:
+    """Children that do not outlive the block."""
+    children = Troupe()
+    try:
+        yield children
+    finally:
+        await asyncio.gather(*(child.kill() for child in children.alive))

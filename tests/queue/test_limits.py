@@ -1,0 +1,165 @@
+"""What costs others more with every message costs the same here: locks, page writes, pages read, connections."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, Retry
+from faststream_outbox.queue.lane import BEGINNING
+from faststream_outbox.sql import Statement, statements
+from faststream_outbox.sql.wire import Wire
+from tests.queue.rig import Rig
+from tests.waiting import eventually
+
+
+async def done(claim: Claim) -> Done:
+    return DONE
+
+
+async def test_timers_and_retries_do_not_wait_for_a_poll(rig: Rig) -> None:
+    """No worker of this test looks by itself for an hour."""
+
+    async def handle(claim: Claim) -> Done:
+        if claim.payload == b"retry" and claim.attempts_count < 3:
+            raise ValueError
+        return DONE
+
+    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=0.05))
+    await rig.witness.wait(told.ListenerReady)
+    await rig.put("retry")
+    await rig.put("timer", due_in=0.3)
+    await rig.witness.wait(told.Handled, count=2)
+    assert len(rig.witness.of(told.Retried)) == 3
+
+
+async def test_a_claim_of_many_queues_locks_no_more_than_it_takes(rig: Rig) -> None:
+    queues = [f"q{number}" for number in range(20)]
+    await rig.sql("insert into {t} (queue, payload) select 'q' || i % 20, '' from generate_series(0, 199) i")
+    one_each = [1] * 10 + [0] * 10
+    values = {
+        **{"queues": queues, "priorities": [0] * 20, "floor_ats": [BEGINNING] * 20, "floor_ids": [0] * 20},
+        **{"graces": [0.0] * 20, "quotas": one_each, "ttls": [60.0] * 20},
+        "token": "6f1f6c0e-0000-4000-8000-000000000000",
+    }
+    claim = statements("claim", rig.client.names)["claim"]
+    async with rig.engine.connect() as connection:
+        taken = (await connection.exec_driver_sql(claim.dollar, claim.arguments(values))).fetchall()
+        free = await rig.one("select count(*) from (select from {t} for update skip locked) f")
+        await connection.rollback()
+    assert (len(taken), 200 - free) == (10, 10)
+
+
+@pytest.mark.parametrize("key", ["null", "i % 7"], ids=["keyless", "keyed"])
+async def test_every_claim_is_a_hot_update(rig: Rig, key: str) -> None:
+    """No index is written when a message changes hands."""
+    await rig.sql(
+        f"insert into {{t}} (queue, payload, key) select 'orders', 'x', {key} from generate_series(1, 5000) i"
+    )
+    await rig.work(done, fetch_batch_size=100)
+    await eventually(rig.is_empty, timeout=30)
+    await rig.close()
+
+    async def counted() -> Mapping[str, Any] | None:
+        # The client's connections are closed, and report at the latest then.
+        (row,) = await rig.sql("select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = '{t}'")
+        return row if row["n_tup_upd"] >= 5000 else None
+
+    stats = await eventually(counted)
+    assert (stats["n_tup_upd"], stats["n_tup_hot_upd"]) == (5000, 5000)
+
+
+class Last:
+    """The values with which each statement was last sent and found something."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.values: dict[str, Mapping[str, Any]] = {}
+        fetch = Wire.fetch
+
+        async def recorded(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+            rows = await fetch(wire, statement, values)
+            if rows and rows[0][0] is not None:
+                self.values[statement.name] = values
+            return rows
+
+        monkeypatch.setattr(Wire, "fetch", recorded)
+
+
+async def cost_of_a_claim(rig: Rig, last: Last, sender: str) -> int:
+    """Pages that a claim touches which takes twenty fresh messages from where the claimer stands."""
+    before = len(rig.witness.of(told.Handled))
+    await rig.put(sender)
+    await rig.witness.wait(told.Handled, count=before + 1)
+    values = dict(last.values["claim"]) | {"quotas": [20]}
+    insert = f"insert into {rig.table.name} (queue, payload) select 'orders', 'fresh' from generate_series(1, 20)"
+    async with rig.engine.connect() as connection:
+        await connection.execute(text(insert))
+        plan = await rig.explain("claim", "claim", values, connection)
+        await connection.rollback()
+    return plan.buffers
+
+
+async def test_claims_do_not_cost_more_after_twenty_thousand_messages_under_an_old_snapshot(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = Last(monkeypatch)
+    await rig.sql("alter table {t} set (autovacuum_enabled = off)")
+    await rig.work(done, fetch_batch_size=100)
+    first = await cost_of_a_claim(rig, last, "before")
+    async with rig.engine.connect() as analyst:
+        await analyst.execution_options(isolation_level="REPEATABLE READ")
+        await analyst.execute(text(f"select count(*) from {rig.table.name}"))
+        await rig.sql("insert into {t} (queue, payload) select 'orders', 'x' from generate_series(1, 20000)")
+        await rig.put("wake")
+        await eventually(rig.is_empty, timeout=60)
+        later = await cost_of_a_claim(rig, last, "after")
+        await analyst.rollback()
+    assert later <= 2 * first, f"{first} pages before, {later} after"
+
+
+async def test_fifty_workers_on_fifty_queues_use_three_connections(rig: Rig, named_engine: AsyncEngine) -> None:
+    client = rig.another_client(engine=named_engine)
+    for number in range(50):
+        await rig.work(done, f"q{number}", client=client, max_workers=2)
+    await rig.witness.wait(told.ListenerReady)
+    for number in range(50):
+        await rig.put("x", queue=f"q{number}")
+    await rig.witness.wait(told.Handled, count=50)
+    count = "select count(*) from pg_stat_activity where application_name = 'client_under_test'"
+    assert await rig.one(count) <= 3
+
+
+async def test_connections_do_not_grow_while_messages_fail_and_die(rig: Rig, named_engine: AsyncEngine) -> None:
+    async def handle(claim: Claim) -> Dead | Retry:
+        return Dead() if claim.attempts_count else Retry(0.01)
+
+    client = rig.another_client(engine=named_engine)
+    await rig.work(handle, client=client, max_workers=20, fetch_batch_size=50)
+    await rig.witness.wait(told.ListenerReady)
+    await rig.put(*["x"] * 100)
+    most = 0
+
+    async def all_died() -> bool:
+        nonlocal most
+        count = "select count(*) from pg_stat_activity where application_name = 'client_under_test'"
+        most = max(most, await rig.one(count))
+        return len(rig.witness.of(told.Died)) == 100
+
+    await eventually(all_died, timeout=20)
+    assert most <= 3
+
+
+async def test_the_last_worker_to_stop_closes_the_connections(rig: Rig, named_engine: AsyncEngine) -> None:
+    client = rig.another_client(engine=named_engine)
+    workers = [await rig.work(done, f"q{number}", client=client) for number in range(3)]
+    await rig.witness.wait(told.ListenerReady)
+    for worker in workers:
+        await worker.stop()
+
+    async def none() -> bool:
+        return not await rig.one("select count(*) from pg_stat_activity where application_name = 'client_under_test'")
+
+    await eventually(none)
