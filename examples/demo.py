@@ -9,7 +9,7 @@ Ctrl-C ends everything that was started.
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -93,10 +93,22 @@ class Shop:
         async with self.engine.connect() as connection:
             return (await connection.execute(query)).scalar_one()
 
-    async def waiting(self) -> int:
-        """Messages in the outbox."""
+    async def has_handled(self, number: int) -> bool:
+        """Whether there are so many receipts."""
+        return await self.handled() >= number
+
+    async def has_nothing_waiting(self) -> bool:
+        """Whether the outbox is empty."""
         async with self.engine.connect() as connection:
-            return (await connection.execute(select(func.count()).select_from(outbox))).scalar_one()
+            return (await connection.execute(select(func.count()).select_from(outbox))).scalar_one() == 0
+
+
+async def until(question: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until the answer is yes: other processes write it, so there is no event to wait for."""
+    while True:
+        if await question():
+            return
+        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -133,14 +145,12 @@ async def play(shop: Shop, dsn: str) -> None:
         await crew.hire("worker 1")
         await crew.hire("worker 2")
         taking = tasks.create_task(shop.take_orders())
-        while await shop.handled() < COMMITTED // 2:
-            await asyncio.sleep(0.05)
+        await until(lambda: shop.has_handled(COMMITTED // 2))
         await crew.kill("worker 2")
         await crew.hire("worker 3")
         await taking
         console.print("the last order is taken; the killed worker's messages come back when their leases end")
-        while await shop.waiting():
-            await asyncio.sleep(0.1)
+        await until(shop.has_nothing_waiting)
 
 
 async def run() -> bool:

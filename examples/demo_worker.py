@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from examples.demo_tables import outbox, outbox_dlq, receipts
 from faststream_outbox import ExponentialRetry
-from faststream_outbox.queue import SETTLED, Claim, Outcome, OutboxClient, Worker
+from faststream_outbox.queue import SETTLED, Claim, OutboxClient, Outcome, Worker
 
 HANDLERS = 4
 LEASE_SECONDS = 5.0

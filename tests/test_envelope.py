@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from enum import Enum, StrEnum
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -75,7 +75,7 @@ def test_queue_may_be_a_string_enumeration_and_becomes_a_plain_string() -> None:
 
 def test_timer_conflict_may_be_a_string_enumeration_and_becomes_a_plain_string() -> None:
     # psycopg writes an Enum by its member's name
-    class Conflict(str, Enum):
+    class Conflict(StrEnum):
         LATER = "extend"
 
     conflict = checked(envelope(timer_id="t", timer_conflict=Conflict.LATER)).conflict

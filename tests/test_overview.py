@@ -1,6 +1,5 @@
 """Read-only questions about the table: what they show, and that they change nothing."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,14 +19,14 @@ NOON = datetime(2031, 6, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def put(sync_engine: Engine, table: Table) -> Iterator[Any]:
+def put(sync_engine: Engine, table: Table) -> Any:
     """Commits messages."""
 
     def put(*envelopes: Envelope) -> list[int | None]:
         with sync_engine.begin() as connection:
             return publish_sync(connection, table, *envelopes)
 
-    yield put
+    return put
 
 
 def message(queue: str = "orders", body: bytes = b"{}", **fields: Any) -> Envelope:

@@ -1,6 +1,7 @@
 """The broker's configuration, as endpoints and routers read it: always late, through the composition."""
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from faststream import UnderlyingDriverAnnotation
@@ -9,16 +10,17 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.broker._faststream import BrokerConfig, UnderlyingDriverAnnotations
+from faststream_outbox.queue.options import TerminalHook
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.client import OutboxClient
 
 
-def _driver_annotations() -> UnderlyingDriverAnnotations:
+def driver_annotations() -> UnderlyingDriverAnnotations:
     # Late, because the annotations know the broker.
-    from faststream_outbox import annotations
-    from faststream_outbox.broker.broker import OutboxBroker
-    from faststream_outbox.broker.message import OutboxMessage
+    annotations = import_module("faststream_outbox.annotations")
+    broker = import_module("faststream_outbox.broker.broker")
+    message = import_module("faststream_outbox.broker.message")
 
     def shortcut(name: str) -> UnderlyingDriverAnnotation:
         return UnderlyingDriverAnnotation(
@@ -26,8 +28,8 @@ def _driver_annotations() -> UnderlyingDriverAnnotations:
         )
 
     return {
-        OutboxBroker: shortcut("OutboxBroker"),
-        OutboxMessage: shortcut("OutboxMessage"),
+        broker.OutboxBroker: shortcut("OutboxBroker"),
+        message.OutboxMessage: shortcut("OutboxMessage"),
         AsyncSession: shortcut("OutboxSession"),
     }
 
@@ -40,6 +42,7 @@ class OutboxBrokerConfig(BrokerConfig):
     outbox_table: Table | None = None
     dlq_table: Table | None = None
     autocommit: bool = False
+    on_terminal_failure: TerminalHook | None = None
     shared_client: "OutboxClient | None" = None
     default_driver_annotations: UnderlyingDriverAnnotations = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from faststream.exceptions import FeatureNotSupportedException
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker._faststream import (
     BatchCodecProto,
@@ -85,9 +86,9 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
             session = self._config.fd_config.context.get_local(SESSION)
         if session is not None:
             return await publish(session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
-        if not (self._config.autocommit or cmd.is_response or cmd.may_commit):
+        if not (self._config.autocommit or cmd.may_commit):
             raise SessionRequired(_WITHOUT_SESSION)
-        async with client.sessions()() as own, own.begin():
+        async with AsyncSession(client.engine) as own, own.begin():
             return await publish(own, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
 
     async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:

@@ -55,6 +55,8 @@ class OutboxPublishCommand(BatchPublishCommand):
         self.keys = keys
         self.timeout = timeout
         self.is_response = False
+        self.may_commit = False
+        """Whether, without a session, it may be written in a transaction of its own."""
 
     @classmethod
     def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> "OutboxPublishCommand":

@@ -35,6 +35,7 @@ class Claimer:
         self._events = events
         self._wake = asyncio.Event()
         self._workers: dict[Worker, Intake] = {}
+        self._is_keyed_turn = False
         self._failures = 0
         self._failing_since = 0.0
         self._idle = asyncio.Event()
@@ -130,19 +131,31 @@ class Claimer:
         if late := [intake for intake in open_.values() if intake.scan_at <= now]:
             await self._scan(late)
             return True
-        if quotas := self._quotas(open_, now):
-            await self._claim(quotas, now)
-            return True
-        for worker, intake in open_.items():
-            if len(intake.keys) < worker.room and (lanes := intake.wet(keyed=True)):
-                await self._find_keys(intake, lanes, now)
+        # With and without keys take turns, so that a flood of one kind does not starve the other.
+        self._is_keyed_turn = not self._is_keyed_turn
+        for is_keyed in (self._is_keyed_turn, not self._is_keyed_turn):
+            if await (self._step_of_keys(open_, now) if is_keyed else self._step_without_keys(open_, now)):
                 return True
-        if any(intake.keys for intake in open_.values()):
-            await self._claim_keys(open_)
-            return True
         if unknown := [lane for intake in open_.values() for lane in intake.lanes.values() if not lane.is_due_known]:
             await self._next_due(unknown)
             return True
+        return False
+
+    async def _step_without_keys(self, open_: dict[Worker, Intake], now: float) -> bool:
+        quotas = self._quotas(open_, now)
+        if quotas:
+            await self._claim(quotas, now)
+        return bool(quotas)
+
+    async def _step_of_keys(self, open_: dict[Worker, Intake], now: float) -> bool:
+        # What is known is claimed before more is looked for: a deep key need not be read to its end first.
+        if any(intake.keys for intake in open_.values()):
+            await self._claim_keys(open_)
+            return True
+        for intake in open_.values():
+            if lanes := intake.wet(keyed=True):
+                await self._find_keys(intake, lanes, now)
+                return True
         return False
 
     def _quotas(self, open_: dict[Worker, Intake], now: float) -> list[tuple[Worker, Lane, int]]:
@@ -181,7 +194,8 @@ class Claimer:
         for worker, intake in open_.items():
             room = worker.room
             if keys := intake.keys.take(room):
-                wanted |= {key: (worker, max(1, room // len(keys))) for key in keys}
+                run = max(1, min(room // len(keys), worker.longest_run))
+                wanted |= dict.fromkeys(keys, (worker, run))
         values = {
             "queues": [queue for queue, _ in wanted],
             "keys": [key for _, key in wanted],
@@ -190,22 +204,16 @@ class Claimer:
             "held_by_dead": [worker.options.on_dead == "block" for worker, _ in wanted.values()],
             "token": token,
         }
-        try:
-            rows, began, _ = await self._fetch("claim_keys", values)
-        except BaseException:
-            for key, (worker, _) in wanted.items():
-                if worker in self._workers:
-                    self._workers[worker].keys.found(key, 0)
-            raise
+        rows, began, _ = await self._fetch("claim_keys", values)
         runs: dict[Key, list[Row]] = {}
         for row in rows:
             runs.setdefault((row[1], row[11]), []).append(row)
-        for key, run in runs.items():
-            worker = wanted[key][0]
-            run.sort(key=_id_order)
-            open_[worker].keys.hold(key, len(run))
-            self._told(worker, key[0], len(run))
-            worker.receive_run([Claim(row, token, worker, began) for row in run])
+        for key, (worker, _) in wanted.items():
+            if claimed := runs.get(key):
+                claimed.sort(key=_id_order)
+                open_[worker].keys.hold(key, len(claimed))
+                self._told(worker, key[0], len(claimed))
+                worker.receive_run([Claim(row, token, worker, began) for row in claimed])
 
     def _told(self, worker: Worker, queue: str, count: int) -> None:
         if worker in self._workers:
@@ -261,9 +269,9 @@ class Claimer:
             "ttl": intake.options.lease_ttl_seconds,
         }
         rows, _, _ = await self._fetch("walk_keys", values)
-        for key, is_claimable in rows:
+        for key, is_claimable, priority in rows:
             if is_claimable:
-                intake.keys.found((queue, key), 0)
+                intake.keys.found((queue, key), priority)
         # Round and round, in key order, so that every key is seen however many there are.
         intake.walked[queue] = rows[-1][0] if len(rows) >= KEYS_PER_WALK else ""
 

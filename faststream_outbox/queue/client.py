@@ -117,9 +117,9 @@ class OutboxClient:
             raise InvalidOption(msg)
 
     @property
-    def is_running(self) -> bool:
-        """Whether every loop is alive."""
-        return bool(self._workers) and all(service.is_running for service in self._services)
+    def is_healthy(self) -> bool:
+        """Whether every loop that the workers need is alive; also so without workers."""
+        return not self._workers or all(service.is_running for service in self._services)
 
     @property
     def is_cancelled(self) -> bool:
@@ -163,18 +163,23 @@ class OutboxClient:
             )
         claim.worker.settled(claim, outcome, lost=lost)
 
-    async def settle_within(self, session: AnySession, claim: Claim) -> None:
-        """Finish the message in the session's own transaction, or raise `LeaseLost`.
+    async def settle_within(self, session: AnySession, *claims: Claim) -> None:
+        """Finish messages in the session's own transaction, or raise `LeaseLost`.
 
         The handler then returns `SETTLED` after its commit. The row's deletion commits with whatever else
         the transaction holds; when it rolls back, the message is still leased.
         """
         opened = await through(session, self.table)
-        values = {"ids": [claim.id], "tokens": [claim.acquired_token]}
-        if not await opened.fetch(opened.sql("settle", "settle_done"), values):
-            msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
-            raise LeaseLost(msg)
-        claim.is_handed_over = True
+        values = {
+            "ids": [claim.id for claim in claims],
+            "tokens": [claim.acquired_token for claim in claims],
+        }
+        ended = {row[0] for row in await opened.fetch(opened.sql("settle", "settle_done"), values)}
+        for claim in claims:
+            if claim.id not in ended:
+                msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
+                raise LeaseLost(msg)
+            claim.is_handed_over = True
 
     def abandon(self, worker: Worker) -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""

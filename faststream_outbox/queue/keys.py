@@ -9,6 +9,7 @@ Key = tuple[str, str]
 """Queue and key."""
 
 LOW_PRIORITY_TURN = 10
+NEVER = float("-inf")
 
 
 class KeyRing:
@@ -29,10 +30,19 @@ class KeyRing:
     def found(self, key: Key, priority: int) -> None:
         """The key has a message that is due; one that is in hand is looked at again when it is settled."""
         if key in self._in_hand:
-            self._again[key] = priority
-        elif key not in self._places:
+            self._again[key] = max(priority, self._again.get(key, priority))
+        elif priority > self._places.get(key, NEVER):
+            self._leave(key)
             self._places[key] = priority
             self._line.setdefault(priority, {})[key] = None
+
+    def _leave(self, key: Key) -> None:
+        priority = self._places.pop(key, None)
+        if priority is not None:
+            line = self._line[priority]
+            del line[key]
+            if not line:
+                del self._line[priority]
 
     def take(self, count: int) -> list[Key]:
         """The next keys to ask for: higher priorities first, with a turn for the lowest now and then."""
@@ -41,11 +51,8 @@ class KeyRing:
             self._turn += 1
             pick = min if self._turn % LOW_PRIORITY_TURN == 0 else max
             priority = pick(self._line)
-            line = self._line[priority]
-            key = next(iter(line))
-            del line[key], self._places[key]
-            if not line:
-                del self._line[priority]
+            key = next(iter(self._line[priority]))
+            self._leave(key)
             taken.append(key)
         return taken
 

@@ -43,10 +43,10 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         for name in ("max_workers", "fetch_batch_size", "crash_limit"):
-            _check_count(name, getattr(self, name))
+            check_count(name, getattr(self, name))
         for name in ("max_deliveries", "batch_size"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name))
+                check_count(name, getattr(self, name))
         for name in ("min_fetch_interval", "max_fetch_interval", "lease_ttl_seconds"):
             _check_seconds(name, getattr(self, name))
         if self.graceful_timeout is not None:
@@ -74,7 +74,8 @@ class WorkerOptions:
         return (self.batch_size or self.fetch_batch_size) if self.batch else 1
 
 
-def _check_count(name: str, value: object) -> None:
+def check_count(name: str, value: object) -> None:
+    """Refuse what is no number of at least one."""
     if not isinstance(value, int) or isinstance(value, bool):
         msg = f"{name} must be an int, not {type(value).__name__}."
         raise InvalidOptionType(msg)

@@ -103,8 +103,15 @@ class Worker:
         idle = (options.max_workers - len(self._running)) * options.most_per_call
         return min(batch, max(0, idle - self._waiting))
 
+    @property
+    def longest_run(self) -> int:
+        """How many messages of one key to claim at once: what a handler takes, where it takes several."""
+        return self.options.most_per_call if self.options.batch else self.options.fetch_batch_size
+
     async def start(self) -> None:
-        """Begin to claim and handle, unless already running."""
+        """Begin to claim and handle, unless already running; a stop under way ends first."""
+        if self._stopping is not None and asyncio.current_task() not in self._tasks:
+            await asyncio.shield(self._stopping)
         if self._tasks:
             return
         self.is_stopping = False
@@ -274,6 +281,10 @@ class Worker:
         while not self.is_stopping:
             claims = list(_claims(await self._next()))
             await self._fill(claims)
+            if self._must_end():
+                for claim in claims:
+                    self.settle(claim, RELEASE)
+                return
             self._running[task] = claims
             outcomes = await attempt_batch(self, claims, task)
             del self._running[task]
@@ -289,19 +300,33 @@ class Worker:
                         held.add((claim.queue, claim.key))
                 self.settle(claim, final)
 
+    def _must_end(self) -> bool:
+        return self.is_stopping
+
     async def _fill(self, claims: list[Claim]) -> None:
         """Add what is ready, and wait a while for more, up to the batch's size."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.options.batch_wait
         while len(claims) < self.options.most_per_call and not self.is_stopping:
             if self._ready:
+                # A run stays whole: its key must not be in two hands.
+                if len(claims) + len(_claims(self._ready[0])) > self.options.most_per_call:
+                    return
                 claims += _claims(await self._next())
                 continue
             if loop.time() >= until:
                 return
             waiter: asyncio.Future[None] = loop.create_future()
             self._free.append(waiter)
-            await asyncio.wait([waiter], timeout=until - loop.time())
+            try:
+                await asyncio.wait([waiter], timeout=until - loop.time())
+            except asyncio.CancelledError:
+                for claim in claims:
+                    self.settle(claim, RELEASE)
+                raise
+            finally:
+                # One that nobody waits for must not swallow the call for the next message.
+                waiter.cancel()
 
     def finished(self, seconds: float, messages: int) -> None:
         """A handler took so long for so many messages."""

@@ -58,7 +58,7 @@ with wanted as materialized (
             where o.queue = w.queue and o.key = w.key
               and (o.deliveries_count > 0 or o.last_attempt_at is not null or o.next_attempt_at <= now())
             order by o.queue, o.key, o.id
-            limit w.run + 3
+            limit w.run + 32
         ) h
     ) m
     where m.is_free and m.due[1]
@@ -66,8 +66,18 @@ with wanted as materialized (
     select h.n, h.length, h.more, u.place, u.token, u.id
     from head h
     cross join lateral unnest(h.places[1:h.length], h.tokens[1:h.length], h.ids[1:h.length]) as u (place, token, id)
+), taken_beyond as materialized (
+    -- A claim that began before a message with a lower id appeared may be leasing the next one at this moment.
+    select h.n
+    from head h
+    where cardinality(h.ids) > h.length
+      and not exists (
+          select from {table} o
+          where o.ctid = h.places[h.length + 1] and o.acquired_token is not distinct from h.tokens[h.length + 1]
+          for key share skip locked
+      )
 ), locked as materialized (
-    select r.place, r.id, r.length, r.more, count(*) over (partition by r.n) as held
+    select r.n, r.place, r.id, r.length, r.more, count(*) over (partition by r.n) as held
     from run r
     cross join lateral (
         select from {table} o
@@ -77,7 +87,9 @@ with wanted as materialized (
 )
 update {table} o
 set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
-where o.ctid = any (array(select place from locked where held = length))
+where o.ctid = any (array(
+    select l.place from locked l where l.held = l.length and l.n <> all (array(select n from taken_beyond))
+))
 returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
           least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
           o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
@@ -125,10 +137,10 @@ with recursive step (key, n) as (
     from step s
     where s.key is not null and s.n < :keys
 )
-select s.key, coalesce(h.claimable, false)
+select s.key, coalesce(h.claimable, false), h.priority
 from step s
 left join lateral (
-    select h.next_attempt_at <= now()
+    select h.priority, h.next_attempt_at <= now()
            and (h.acquired_token is null or h.acquired_at < now() - make_interval(secs => :ttl)) as claimable
     from {table} h
     where h.queue = :queue and h.key = s.key

@@ -39,13 +39,14 @@ class Wakeups:
         self._events = events
         self._receivers: list[tuple[asyncio.AbstractEventLoop, Receiver]] = []
         self._shared: Wire | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
         self._notifiers: dict[asyncio.AbstractEventLoop, Notifier] = {}
 
     def attach(self, receiver: Receiver, wire: Wire) -> Callable[[], None]:
         """Tell `receiver` of every hint, on this event loop, and send through `wire`; returns what undoes it."""
         entry = (asyncio.get_running_loop(), receiver)
         self._receivers.append(entry)
-        self._shared = wire
+        self._shared, self._home = wire, entry[0]
 
         def detach() -> None:
             self._receivers.remove(entry)
@@ -65,8 +66,16 @@ class Wakeups:
                 receiver(hint)
             elif not loop.is_closed():
                 loop.call_soon_threadsafe(receiver, hint)
-        if self.mode == "after_commit" and here is not None:
-            self.notifier(here).push(hint)
+        # Connections belong to an event loop: that of the workers, or else the first that published.
+        if self._home is None or self._home.is_closed():
+            self._home = here
+        home = self._home
+        if self.mode != "after_commit" or home is None:
+            return
+        if home is here:
+            self.notifier(home).push(hint)
+        elif self._shared is not None:
+            home.call_soon_threadsafe(self.notifier(home).push, hint)
 
     def notifier(self, loop: asyncio.AbstractEventLoop) -> Notifier:
         """The notifier of an event loop."""

@@ -1,8 +1,10 @@
 """The page of events lists exactly the events that the code has, with their fields and meanings."""
 
+import logging
 from dataclasses import fields
 from typing import get_args
 
+from faststream_outbox.events.journal import Noteworthy, entry
 from faststream_outbox.events.table import Event
 from tests.docs.pages import names, rows
 
@@ -13,3 +15,9 @@ def test_page_lists_every_event_with_its_fields_and_meaning() -> None:
     printed = {names(name)[0]: (names(their), meaning) for name, their, meaning in rows(PAGE, HEADING)}
     in_code = {event.__name__: ([field.name for field in fields(event)], event.__doc__) for event in get_args(Event)}
     assert printed == in_code
+
+
+def test_page_says_at_which_level_events_are_logged() -> None:
+    printed = {name: level for level, events in rows(PAGE, "## The log") for name in names(events)}
+    levels = {event.__name__: entry(event(*[0] * len(fields(event))))[0] for event in get_args(Noteworthy)}
+    assert printed == {name: logging.getLevelName(level) for name, level in levels.items()}

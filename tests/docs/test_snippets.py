@@ -73,6 +73,8 @@ def run_sql(part: Part, url: URL) -> None:
 
 @pytest.mark.parametrize("page", pages())
 async def test_page_runs(page: str, page_url: URL, namespace: dict[str, Any]) -> None:
+    # Apart, so that no block of the page comes to lean on what only the checks have.
+    checks: dict[str, Any] = {"eventually": eventually}
     for part in parts(page):
         if part.reason is not None:
             continue
@@ -81,7 +83,8 @@ async def test_page_runs(page: str, page_url: URL, namespace: dict[str, Any]) ->
         elif part.language == "python":
             await run_python(part, page, namespace, page_url)
         elif part.language == "check":
-            await run_python(part, page, namespace | {"eventually": eventually}, page_url)
+            checks.update(namespace)
+            await run_python(part, page, checks, page_url)
 
 
 @pytest.mark.parametrize("page", pages())

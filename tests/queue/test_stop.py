@@ -103,11 +103,11 @@ class TestGraceful:
 
         worker = await rig.work(handle, batch=True, batch_size=10, batch_wait=60.0)
         await rig.put("a", "b")
-        await rig.witness.wait(told.Claimed)
+        await eventually(lambda: len(worker.unsettled) == 2 and not worker.waiting, message="the batch is begun")
         async with asyncio.timeout(5):
             await worker.stop(timeout=60)
         left = [(row["deliveries_count"], row["acquired_token"]) for row in await rig.rows()]
-        assert left in ([(0, None)] * 2, [])
+        assert left in ([(0, None)] * 2, []), "neither given back nor handled"
 
 
 class TestFromInside:

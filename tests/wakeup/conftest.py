@@ -102,7 +102,9 @@ async def asleep(
 
 async def pid_of(url: URL, where: str) -> int:
     """The process id of the one other backend of this database of which `where` is true, when there is one."""
-    sql = f"select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and {where}"
+    sql = (
+        f"select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and ({where})"
+    )
     async with await psycopg.AsyncConnection.connect(plain(url), autocommit=True) as connection:
 
         async def found() -> Any:

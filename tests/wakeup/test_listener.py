@@ -21,13 +21,26 @@ from faststream_outbox.testing.postgres import PostgresAddress
 from faststream_outbox.wakeup import listener as module
 from faststream_outbox.wakeup.hint import Hint, payloads
 from faststream_outbox.wakeup.listener import Listener
-from faststream_outbox.wakeup.notifier import PROCESS
 from tests.publish.ways import plain
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel, asleep, pid_of, terminate
 
 LIMIT = 10.0
-LISTENING = "query ilike 'listen%' or query ilike '%pg_notify%' or query = 'select 1'"
+OURSELVES = "ourselves"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "asyncpg": {"server_settings": {"application_name": "my own name"}},
+    "psycopg": {"application_name": "my own name"},
+}
+OUR_BACKEND = "application_name = 'my own name'"
+
+
+@pytest.fixture(params=SETTINGS)
+async def named_engine(request: pytest.FixtureRequest, database_url: URL) -> AsyncIterator[AsyncEngine]:
+    """An engine on each of the drivers whose backends can be told by their name."""
+    url = database_url.set(drivername=f"postgresql+{request.param}")
+    engine = create_async_engine(url, connect_args=SETTINGS[request.param])
+    yield engine
+    await engine.dispose()
 
 
 class Heard:
@@ -53,7 +66,7 @@ async def listening(engine: AsyncEngine, table: Table, **options: Any) -> AsyncI
     told: asyncio.Queue[Event] = asyncio.Queue()
     events = Events()
     events.subscribe(told.put_nowait)
-    listener = Listener(Wire(engine, **options), Names.of(table), events, hints.put_nowait)
+    listener = Listener(Wire(engine, **options), Names.of(table), events, hints.put_nowait, OURSELVES)
     task = asyncio.create_task(listener.run())
     try:
         yield Heard(listener, hints, told)
@@ -95,7 +108,7 @@ async def test_hints_of_this_process_and_hearing_tests_of_others_are_not_heeded(
 ) -> None:
     async with listening(driver_engine, table) as heard:
         await ready(heard)
-        channel.say(next(payloads([Hint("own")], sender=PROCESS)))
+        channel.say(next(payloads([Hint("own")], sender=OURSELVES)))
         channel.say("outbox-hearing-test:of another process")
         channel.say("other")
         assert await heard.hint() == Hint("other")
@@ -117,13 +130,13 @@ async def test_strange_payload_does_not_deafen(
 
 
 async def test_killed_connection_is_replaced_at_once(
-    driver_engine: AsyncEngine, table: Table, channel: Channel, database_url: URL
+    named_engine: AsyncEngine, table: Table, channel: Channel, database_url: URL
 ) -> None:
-    async with listening(driver_engine, table) as heard:
+    async with listening(named_engine, table) as heard:
         for round_ in range(3):
             await ready(heard)
             # the probe that would notice it otherwise comes much later than the limit of this test
-            terminate(database_url, await pid_of(database_url, LISTENING))
+            terminate(database_url, await pid_of(database_url, OUR_BACKEND))
             lost = await heard.until(ListenerLost)
             assert [type(event) for event in lost] == [ListenerLost], round_
         await ready(heard)
@@ -151,19 +164,10 @@ async def test_failed_opening_is_tried_again(database_url: URL, table: Table, ch
         assert await heard.hint() == Hint("orders")
 
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "asyncpg": {"server_settings": {"application_name": "my own name"}},
-    "psycopg": {"application_name": "my own name"},
-}
-
-
-@pytest.mark.parametrize("driver", SETTINGS)
-async def test_connect_args_are_used(driver: str, database_url: URL, table: Table, channel: Channel) -> None:
-    url = database_url.set(drivername=f"postgresql+{driver}")
-    engine = create_async_engine(url, connect_args=SETTINGS[driver])
-    async with listening(engine, table) as heard:
+async def test_connect_args_are_used(named_engine: AsyncEngine, database_url: URL, table: Table) -> None:
+    async with listening(named_engine, table) as heard:
         await ready(heard)
-        assert await pid_of(database_url, "application_name = 'my own name'")
+        assert await pid_of(database_url, OUR_BACKEND)
 
 
 async def _creator(driver: str, url: URL) -> Any:
@@ -179,7 +183,7 @@ async def test_async_creator_is_used(driver: str, database_url: URL, table: Tabl
     )
     async with listening(engine, table) as heard:
         await ready(heard)
-        assert await pid_of(database_url, "application_name = 'my own name'")
+        assert await pid_of(database_url, OUR_BACKEND)
 
 
 @pytest.mark.parametrize("driver", ["", "asyncpg", "psycopg"])
@@ -189,7 +193,7 @@ async def test_listen_dsn_is_dialled_instead_of_the_engines(
     dsn = server.socket_dsn(str(database_url.database), driver)
     async with asleep(engine, table, listen_dsn=dsn, watch=False):
         # the engine's connections come over TCP
-        assert await pid_of(database_url, f"client_addr is null and backend_type = 'client backend' and ({LISTENING})")
+        assert await pid_of(database_url, "client_addr is null and backend_type = 'client backend'")
 
 
 def _deafen(monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> Callable[[], None]:
@@ -241,11 +245,11 @@ async def test_quiet_connection_is_asked_now_and_then(
 
 
 async def test_stopped_listener_leaves_no_connection(
-    driver_engine: AsyncEngine, table: Table, database_url: URL
+    named_engine: AsyncEngine, table: Table, database_url: URL
 ) -> None:
-    async with listening(driver_engine, table) as heard:
+    async with listening(named_engine, table) as heard:
         await ready(heard)
-        pid = await pid_of(database_url, LISTENING)
+        pid = await pid_of(database_url, OUR_BACKEND)
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
         await eventually(
             lambda: not connection.execute("select from pg_stat_activity where pid = %s", [pid]).fetchall(),

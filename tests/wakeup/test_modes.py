@@ -13,12 +13,13 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import URL, Engine, Table
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import URL, Engine, Table, event
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.events import Events
+from faststream_outbox.events import Event, Events
+from faststream_outbox.events.table import ConnectionLost, LoopCrashed
 from faststream_outbox.publish import publish, publish_sync
 from faststream_outbox.queue import Claim
 from faststream_outbox.schema.names import Names
@@ -113,6 +114,27 @@ async def test_thread_without_an_event_loop_wakes(engine: AsyncEngine, sync_engi
         thread.join()
 
 
+async def test_publisher_on_another_event_loop_wakes_and_harms_nothing(
+    driver_engine: AsyncEngine, database_url: URL, table: Table, channel: Channel
+) -> None:
+    async def elsewhere(wakeups: Wakeups) -> None:
+        engine = create_async_engine(database_url)
+        async with AsyncSession(engine) as session, session.begin():
+            await publish(session, table, ORDER, wakeups=wakeups)
+        await wakeups.notifier(asyncio.get_running_loop()).flush()
+        await engine.dispose()
+
+    failures: list[Event] = []
+    async with asleep(driver_engine, table, watch=False, listen=False) as (client, handled):
+        client.events.subscribe(failures.append, ConnectionLost, LoopCrashed)
+        for _ in range(3):
+            await asyncio.to_thread(lambda: asyncio.run(elsewhere(client.wakeups)))
+            assert await _handled(handled) == b"order"
+        await client.wakeups.notifier(asyncio.get_running_loop()).flush()
+    assert failures == []
+    assert sum(hint.count for payload in channel.heard() for hint in parsed(payload)[1]) == 3
+
+
 async def test_raw_connection_is_found_by_the_watcher(
     driver_engine: AsyncEngine, table: Table, database_url: URL
 ) -> None:
@@ -145,12 +167,14 @@ async def test_row_that_is_committed_well_after_its_insert_is_found_by_the_watch
 async def test_autocommitting_connection_with_a_transaction_open_is_found(
     engine: AsyncEngine, table: Table, database_url: URL
 ) -> None:
-    async with asleep(engine, table, listen=False) as (client, handled):
-        async with await psycopg.AsyncConnection.connect(plain(database_url), autocommit=True) as connection:
-            async with connection.transaction():
-                await publish(connection, table, ORDER, wakeups=client.wakeups)
-                await asyncio.sleep(0.2)
-            assert await _handled(handled) == b"order"
+    async with (
+        asleep(engine, table, listen=False) as (client, handled),
+        await psycopg.AsyncConnection.connect(plain(database_url), autocommit=True) as connection,
+    ):
+        async with connection.transaction():
+            await publish(connection, table, ORDER, wakeups=client.wakeups)
+            await asyncio.sleep(0.2)
+        assert await _handled(handled) == b"order"
 
 
 @pytest.mark.parametrize("mode", ["after_commit", "in_transaction", "off"])
@@ -218,8 +242,6 @@ async def test_in_transaction_through_a_raw_connection_notifies(
 async def test_publishers_own_transaction_never_notifies(
     mode: Any, notifications: int, engine: AsyncEngine, psycopg_engine: AsyncEngine, table: Table, channel: Channel
 ) -> None:
-    from sqlalchemy import event
-
     sent: list[str] = []
     event.listen(engine.sync_engine, "before_cursor_execute", lambda *args: sent.append(args[2]))
     wakeups = Wakeups(psycopg_engine, Names.of(table), Events(), mode)

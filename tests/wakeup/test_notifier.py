@@ -15,6 +15,7 @@ from faststream_outbox.schema.names import Names
 from faststream_outbox.wakeup.hint import Hint, parsed
 from faststream_outbox.wakeup.notifier import Notifier
 from faststream_outbox.wakeup.wakeups import Wakeups
+from tests.waiting import eventually
 from tests.wakeup.conftest import Channel
 
 
@@ -40,15 +41,15 @@ class Post:
 
 async def test_single_hint_is_sent() -> None:
     post = Post()
-    notifier = Notifier(post.send, Events())
+    notifier = Notifier(post.send, Events(), "me")
     notifier.push(Hint("a", count=1))
     await notifier.flush()
-    assert [parsed(payload) for payload in post.payloads] == [(PROCESS, [Hint("a", count=1)])]
+    assert [parsed(payload) for payload in post.payloads] == [("me", [Hint("a", count=1)])]
 
 
 async def test_hints_that_come_while_one_is_on_its_way_leave_together() -> None:
     post = Post()
-    notifier = Notifier(post.send, Events())
+    notifier = Notifier(post.send, Events(), "me")
     post.open.clear()
     notifier.push(Hint("a", count=1))
     await asyncio.sleep(0)
@@ -62,10 +63,9 @@ async def test_hints_that_come_while_one_is_on_its_way_leave_together() -> None:
 
 async def test_hints_that_come_within_the_interval_leave_together() -> None:
     post = Post()
-    notifier = Notifier(post.send, Events(), interval=0.2)
+    notifier = Notifier(post.send, Events(), "me", interval=0.2)
     notifier.push(Hint("a", count=1))
-    while not post.payloads:
-        await asyncio.sleep(0)
+    await eventually(lambda: post.payloads)
     for _ in range(10):
         notifier.push(Hint("a", count=1))
         await asyncio.sleep(0.001)
@@ -76,7 +76,7 @@ async def test_hints_that_come_within_the_interval_leave_together() -> None:
 async def test_failed_sending_is_told_and_the_next_hint_is_sent() -> None:
     post, events, told = Post(), Events(), []
     events.subscribe(told.append, ConnectionLost)
-    notifier = Notifier(post.send, events)
+    notifier = Notifier(post.send, events, "me")
     post.error = OSError("unreachable")
     notifier.push(Hint("a"))
     await notifier.flush()

@@ -1,0 +1,51 @@
+"""Shortcuts for handler parameters: `async def handle(msg: OutboxMessage, broker: OutboxBroker)`.
+
+They resolve in the event loop. FastStream's plain `Context` goes through a thread, which costs more
+than all the rest of handling a message; use `Context` from here for your own.
+"""
+
+from logging import Logger as StandardLogger
+from typing import Annotated, Any
+
+from faststream import ContextRepo as Repository
+from faststream.context import Context as PlainContext
+from faststream.params import NoCast
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.broker.broker import OutboxBroker as Broker
+from faststream_outbox.broker.message import OutboxBatchMessage as BatchMessage
+from faststream_outbox.broker.message import OutboxMessage as Message
+from faststream_outbox.broker.producer import SESSION
+from faststream_outbox.broker.producer import OutboxProducer as Producer
+from faststream_outbox.queue.client import OutboxClient as Client
+
+__all__ = [
+    "Context",
+    "ContextRepo",
+    "Logger",
+    "NoCast",
+    "OutboxBatchMessage",
+    "OutboxBroker",
+    "OutboxClient",
+    "OutboxMessage",
+    "OutboxProducer",
+    "OutboxSession",
+]
+
+
+class Context(PlainContext):
+    """FastStream's `Context`, resolved without leaving the event loop."""
+
+    async def use(self, /, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # the resolver awaits coroutines
+        """Put the value among the handler's arguments."""
+        return super().use(**kwargs)
+
+
+OutboxMessage = Annotated[Message, Context("message")]
+OutboxBatchMessage = Annotated[BatchMessage, Context("message")]
+OutboxBroker = Annotated[Broker, Context("broker")]
+OutboxProducer = Annotated[Producer, Context("broker._producer")]
+OutboxClient = Annotated[Client, Context("broker.client")]
+OutboxSession = Annotated[AsyncSession, Context(SESSION)]
+ContextRepo = Annotated[Repository, Context("context")]
+Logger = Annotated[StandardLogger, Context("logger")]

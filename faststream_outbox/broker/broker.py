@@ -1,0 +1,194 @@
+"""`OutboxBroker`: FastStream's broker on the queue engine.
+
+Publishes in the caller's transaction, consumes with workers of the engine. Never closes the engine
+that it was given. `start` and `stop` may be called in any order and more than once; `async with broker`
+connects and does not consume.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from fast_depends import Provider, dependency_provider
+from fast_depends.dependencies import Dependant
+from fast_depends.library.serializer import SerializerProto
+from faststream import AckPolicy, ContextRepo
+from faststream.message import gen_cor_id
+from faststream.security import BaseSecurity
+from faststream.specification.schema import BrokerSpec, Tag, TagDict
+from faststream.types import BrokerMiddleware, LoggerProto
+from sqlalchemy import Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+from typing_extensions import override
+
+from faststream_outbox.broker._faststream import (
+    EMPTY,
+    BrokerUsecase,
+    CodecProto,
+    CustomCallable,
+    FastDependsConfig,
+    IdGenerator,
+    UnderlyingDriverAnnotations,
+)
+from faststream_outbox.broker.access_log import make_outbox_logger_state
+from faststream_outbox.broker.config import OutboxBrokerConfig, driver_annotations
+from faststream_outbox.broker.middlewares import OutboxMiddleware
+from faststream_outbox.broker.producer import OutboxProducer
+from faststream_outbox.broker.publishing import PublishingMixin
+from faststream_outbox.broker.registrator import OutboxRegistrator
+from faststream_outbox.events import recorder
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.failure import Renderer
+from faststream_outbox.queue.options import TerminalHook
+from faststream_outbox.schema import validate_schema
+from faststream_outbox.wakeup import NotifyMode
+
+
+class OutboxBroker(OutboxRegistrator, PublishingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]):
+    """A broker whose queues are rows of a PostgreSQL table."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine | None = None,
+        *,
+        outbox_table: Table,
+        dlq_table: Table | None = None,
+        notify: NotifyMode = "after_commit",
+        listen: bool = True,
+        listen_dsn: str | None = None,
+        watch: bool = True,
+        autocommit: bool = False,
+        on_terminal_failure: TerminalHook | None = None,
+        metrics_recorder: recorder.MetricsRecorder | None = None,
+        last_exception_renderer: Renderer | None = None,
+        graceful_timeout: float | None = 15.0,
+        decoder: CustomCallable | None = None,
+        parser: CustomCallable | None = None,
+        codec: CodecProto | None = None,
+        dependencies: Sequence[Dependant] = (),
+        middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
+        routers: Iterable[OutboxRegistrator] = (),
+        ack_policy: AckPolicy = EMPTY,
+        id_generator: IdGenerator = gen_cor_id,
+        specification_url: str | None = None,
+        protocol: str | None = None,
+        protocol_version: str | None = None,
+        description: str | None = None,
+        tags: Iterable[Tag | TagDict] = (),
+        security: BaseSecurity | None = None,
+        logger: LoggerProto | None = EMPTY,
+        log_level: int = logging.INFO,
+        apply_types: bool = True,
+        serializer: SerializerProto | None = EMPTY,
+        provider: Provider | None = None,
+        context: ContextRepo | None = None,
+        underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
+    ) -> None:
+        client = None
+        if engine is not None:
+            client = OutboxClient(
+                engine,
+                outbox_table,
+                dlq_table=dlq_table,
+                notify=notify,
+                listen=listen,
+                listen_dsn=listen_dsn,
+                watch=watch,
+                last_exception_renderer=last_exception_renderer,
+            )
+            if metrics_recorder is not None:
+                recorder.record(client.events, metrics_recorder)
+        config = OutboxBrokerConfig(
+            engine=engine,
+            outbox_table=outbox_table,
+            dlq_table=dlq_table,
+            autocommit=autocommit,
+            shared_client=client,
+            on_terminal_failure=on_terminal_failure,
+            broker_middlewares=(OutboxMiddleware, *middlewares),
+            broker_parser=parser,
+            broker_decoder=decoder,
+            broker_codec=codec,
+            logger=make_outbox_logger_state(logger=logger, log_level=log_level),
+            fd_config=FastDependsConfig(
+                use_fastdepends=apply_types,
+                serializer=serializer,
+                provider=provider or dependency_provider,
+                context=context or ContextRepo(),
+            ),
+            broker_dependencies=dependencies,
+            graceful_timeout=graceful_timeout,
+            ack_policy=ack_policy,
+            id_generator=id_generator,
+            extra_context={"broker": self},
+            default_driver_annotations=driver_annotations(),
+            underlying_driver_annotations=underlying_driver_annotations or {},
+        )
+        config.producer = OutboxProducer(config, parser, decoder)
+        super().__init__(
+            config=config,
+            routers=routers,
+            specification=BrokerSpec(
+                description=description,
+                url=[specification_url or _address(engine)],
+                protocol=protocol or "postgresql",
+                protocol_version=protocol_version,
+                tags=tags,
+                security=security,
+            ),
+        )
+
+    @property
+    def client(self) -> OutboxClient:
+        """The engine's half: events, dead letters, pausing."""
+        return self.config.broker_config.client
+
+    @override
+    async def _connect(self) -> OutboxClient:
+        return self.client
+
+    @override
+    async def start(self) -> None:
+        """Consume with every subscriber, unless already running."""
+        await self.connect()
+        if not self.running:
+            await super().start()
+
+    @override
+    async def stop(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        """Let handlers finish, give back what has not started; the engine stays open."""
+        await super().stop(exc_type, exc_val, exc_tb)
+        self._connection = None
+
+    @override
+    async def ping(self, timeout: float | None = None) -> bool:
+        """Whether the database answers and, while consuming, every loop is alive."""
+        client = self.client
+        if self.running and not client.is_healthy:
+            return False
+        try:
+            async with asyncio.timeout(timeout), client.engine.connect() as connection:
+                await connection.execute(text("select 1"))
+        except Exception:  # noqa: BLE001 - the answer is no, whatever the reason
+            return False
+        return True
+
+    async def validate_schema(self, *, check_autovacuum: bool = False) -> None:
+        """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be."""
+        client = self.client
+        await validate_schema(client.engine, client.table, client.dlq_table, check_autovacuum=check_autovacuum)
+
+
+def _address(engine: AsyncEngine | None) -> str:
+    """Where the database is, without the name and the password of whoever connects."""
+    if engine is None:
+        return "postgresql://localhost"
+    url = engine.url
+    return url.set(drivername="postgresql", username=None, password=None, query={}).render_as_string()

@@ -1,0 +1,110 @@
+"""What the broker does around every message, outside of all middlewares of the application.
+
+Keeps the failure, so that it can be stored with a dead letter. Opens the transaction of a transactional
+subscriber before the message is parsed, and ends it after what the handler returned was published:
+the handler's writes, the messages that it published and the end of its own message commit together.
+Passes inbound headers on to publishers, where a subscriber asks for that.
+"""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from faststream import BaseMiddleware
+from faststream.exceptions import AckMessage, HandlerException
+from faststream.message import StreamMessage
+from faststream.response import PublishCommand
+from faststream.types import AsyncFunc
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
+from faststream_outbox.broker.producer import SESSION
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.outcome import SETTLED, Done
+
+if TYPE_CHECKING:
+    from faststream_outbox.broker.subscriber import OutboxSubscriber
+
+_OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO)
+
+
+def claims_of(raw: object) -> list[Claim]:
+    """The claims behind a raw message: one, or a batch of them."""
+    if isinstance(raw, Claim):
+        return [raw]
+    return [claim for claim in raw if isinstance(claim, Claim)] if isinstance(raw, list | tuple) else []
+
+
+class OutboxMiddleware(BaseMiddleware):
+    """One message's failure, transaction and headers."""
+
+    def __init__(self, msg: Any | None, /, *, context: Any) -> None:
+        super().__init__(msg, context=context)
+        self._session: AsyncSession | None = None
+        self._token: Any = None
+        self._inbound: dict[str, Any] | None = None
+
+    def _subscriber(self) -> "OutboxSubscriber | None":
+        return cast("OutboxSubscriber | None", self.context.get_local("handler_"))
+
+    async def on_receive(self) -> None:
+        """Open the transaction of a transactional subscriber."""
+        subscriber = self._subscriber()
+        if self.msg is not None and subscriber is not None and subscriber.is_transactional:
+            self._session = subscriber.open_session()
+            await self._session.begin()
+            self._token = self.context.set_local(SESSION, self._session)
+
+    async def consume_scope(self, call_next: AsyncFunc, msg: StreamMessage[Any]) -> Any:
+        """Remember the headers for publishers."""
+        self._inbound = msg.headers
+        return await call_next(msg)
+
+    async def publish_scope(self, call_next: AsyncFunc, cmd: PublishCommand) -> Any:
+        """Pass inbound headers on, where a subscriber asks for that and the response has none."""
+        subscriber = self._subscriber() if self._inbound else None
+        if subscriber is not None and subscriber.propagates_headers and not cmd.headers:
+            cmd.headers = {name: value for name, value in (self._inbound or {}).items() if name not in _OURS}
+        return await call_next(cmd)
+
+    async def after_processed(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> bool | None:
+        """Keep the failure; commit or roll back."""
+        claims = claims_of(self.msg)
+        if exc_val is not None and not isinstance(exc_val, HandlerException):
+            for claim in claims:
+                claim.error = exc_val
+        if self._session is not None:
+            is_done = exc_val is None or isinstance(exc_val, AckMessage)
+            await self._end_transaction(claims, is_done=is_done)
+        return False
+
+    async def _end_transaction(self, claims: list[Claim], *, is_done: bool) -> None:
+        session, subscriber = self._session, self._subscriber()
+        assert session is not None
+        assert subscriber is not None
+        self.context.reset_local(SESSION, self._token)
+        try:
+            # A handler that decided otherwise by hand, or under MANUAL not at all, has not finished its message.
+            decided = [claim.decision for claim in claims]
+            finished = all(
+                isinstance(decision, Done) or (decision is None and not subscriber.is_manual) for decision in decided
+            )
+            if not (is_done and finished):
+                await session.rollback()
+                return
+            try:
+                await subscriber.settle_within(session, claims)
+                await session.commit()
+            except BaseException:
+                for claim in claims:
+                    claim.decision = None
+                await session.rollback()
+                raise
+            for claim in claims:
+                claim.decision = SETTLED
+        finally:
+            await session.close()

@@ -1,0 +1,141 @@
+"""Publishers: an object to publish through, a decorator for handlers, and the one for responses.
+
+What a handler returns is published before its message is settled: in the handler's own transaction
+where it is transactional, else in a transaction of its own, so that a crash in between publishes again.
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from faststream.response import PublishCommand, PublishType
+from faststream.types import PublisherMiddleware, SendableMessage
+
+from faststream_outbox.broker._faststream import (
+    FakePublisher,
+    ProducerProto,
+    PublisherSpecification,
+    PublisherUsecase,
+    PublisherUsecaseConfig,
+)
+from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.sql.through import AnySession
+
+
+@dataclass(kw_only=True)
+class OutboxPublisherConfig(PublisherUsecaseConfig):
+    """What a publisher is made of."""
+
+    _outer_config: OutboxBrokerConfig
+    queue: str
+    headers: dict[str, Any] = field(default_factory=dict)
+    key: str | None = None
+    priority: int = 0
+
+
+class OutboxPublisher(PublisherUsecase):
+    """Publishes to one queue."""
+
+    _outer_config: OutboxBrokerConfig
+
+    def __init__(self, config: OutboxPublisherConfig, specification: PublisherSpecification[Any, Any]) -> None:
+        super().__init__(config, specification)
+        self._queue = config.queue
+        self.headers = config.headers
+        self.key = config.key
+        self.priority = config.priority
+
+    @property
+    def queue(self) -> str:
+        """The queue, with the prefixes of the routers around it."""
+        return f"{self._outer_config.prefix}{self._queue}"
+
+    async def publish(
+        self,
+        message: SendableMessage = None,
+        queue: str = "",
+        *,
+        session: AnySession = None,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        key: str | None = None,
+        priority: int | None = None,
+        activate_in: timedelta | None = None,
+        activate_at: datetime | None = None,
+        timer_id: str | None = None,
+        timer_conflict: TimerConflict = "ignore",
+    ) -> int | None:
+        """Write one message in the session's transaction; its id, or None where its timer_id was taken."""
+        cmd = OutboxPublishCommand(
+            message,
+            queue=queue or self.queue,
+            session=session,
+            headers=self.headers | (headers or {}),
+            correlation_id=correlation_id or self._outer_config.id_generator(),
+            reply_to=reply_to,
+            key=self.key if key is None else key,
+            priority=self.priority if priority is None else priority,
+            activate_in=activate_in,
+            activate_at=activate_at,
+            timer_id=timer_id,
+            timer_conflict=timer_conflict,
+        )
+        result: int | None = await self._basic_publish(cmd, producer=self._outer_config.producer, _extra_middlewares=())
+        return result
+
+    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
+        """Publish what a handler returned."""
+        # A copy: the same response may go to several publishers, each with a queue of its own.
+        ours = copy(OutboxPublishCommand.from_cmd(cmd))
+        ours.headers = self.headers | (cmd.headers or {})
+        ours.destination = self.queue
+        ours.key = self.key if ours.key is None else ours.key
+        ours.priority = ours.priority or self.priority
+        ours.may_commit = True
+        await self._basic_publish(ours, producer=self._outer_config.producer, _extra_middlewares=_extra_middlewares)
+
+    async def request(
+        self,
+        message: SendableMessage,
+        queue: str = "",
+        *,
+        correlation_id: str | None = None,
+        headers: dict[str, Any] | None = None,
+        timeout: float = 0.5,
+    ) -> Any:
+        """Ask and wait for the answer; only under the test broker."""
+        cmd = OutboxPublishCommand(
+            message,
+            queue=queue or self.queue,
+            headers=self.headers | (headers or {}),
+            correlation_id=correlation_id or self._outer_config.id_generator(),
+            timeout=timeout,
+            _publish_type=PublishType.REQUEST,
+        )
+        return await self._basic_request(cmd, producer=self._outer_config.producer)
+
+
+class OutboxResponsePublisher(FakePublisher):
+    """Publishes an `OutboxResponse` to its own queue, and any result to the `reply_to` of the message."""
+
+    def __init__(self, producer: ProducerProto[Any], reply_to: str) -> None:
+        super().__init__(producer=producer)
+        self.reply_to = reply_to
+
+    def patch_command(self, cmd: PublishCommand) -> OutboxPublishCommand:
+        """The command on its way to its queue."""
+        ours = copy(OutboxPublishCommand.from_cmd(super().patch_command(cmd)))
+        ours.destination = ours.destination if ours.is_response and ours.destination else self.reply_to
+        ours.may_commit = True
+        return ours
+
+    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> Any:
+        has_queue = isinstance(cmd, OutboxPublishCommand) and cmd.is_response and cmd.destination
+        if not has_queue and not self.reply_to:
+            return None
+        return await super()._publish(cmd, _extra_middlewares=_extra_middlewares)

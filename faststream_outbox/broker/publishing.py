@@ -1,0 +1,181 @@
+"""Publishing methods of the broker: with and without an event loop, one message or many.
+
+All of them write in the caller's transaction and none commits; see `faststream_outbox.publish`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from faststream.response import PublishType
+from faststream.types import SendableMessage
+
+from faststream_outbox.broker.producer import SyncOutboxProducer, without_waiting
+from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.overview import Unprocessed, fetch_unprocessed
+from faststream_outbox.publish import cancel_timer, cancel_timer_sync
+from faststream_outbox.sql.through import AnySession, AnySyncSession
+
+if TYPE_CHECKING:
+    from faststream_outbox.broker._faststream import BrokerUsecase
+    from faststream_outbox.broker.config import OutboxBrokerConfig
+    from faststream_outbox.queue.client import OutboxClient
+
+    Home = BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
+else:
+    Home = object
+
+
+class PublishingMixin(Home):
+    """`publish` and its kin."""
+
+    async def publish(
+        self,
+        message: SendableMessage = None,
+        queue: str = "",
+        *,
+        session: AnySession = None,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        key: str | None = None,
+        priority: int = 0,
+        activate_in: timedelta | None = None,
+        activate_at: datetime | None = None,
+        timer_id: str | None = None,
+        timer_conflict: TimerConflict = "ignore",
+        message_id: UUID | None = None,
+    ) -> int | None:
+        """Write one message in the session's transaction; its id, or None where its timer_id was taken."""
+        cmd = OutboxPublishCommand(
+            message,
+            queue=queue,
+            session=session,
+            headers=headers,
+            correlation_id=self._correlation(headers, correlation_id),
+            reply_to=reply_to,
+            key=key,
+            priority=priority,
+            activate_in=activate_in,
+            activate_at=activate_at,
+            timer_id=timer_id,
+            timer_conflict=timer_conflict,
+            message_id=message_id,
+        )
+        result: int | None = await self._basic_publish(cmd, producer=self.config.producer)
+        return result
+
+    def publish_sync(
+        self,
+        message: SendableMessage = None,
+        queue: str = "",
+        *,
+        session: AnySyncSession,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        key: str | None = None,
+        priority: int = 0,
+        activate_in: timedelta | None = None,
+        activate_at: datetime | None = None,
+        timer_id: str | None = None,
+        timer_conflict: TimerConflict = "ignore",
+        message_id: UUID | None = None,
+    ) -> int | None:
+        """As `publish`, for a sync Session or Connection, with no event loop."""
+        cmd = OutboxPublishCommand(
+            message,
+            queue=queue,
+            session=session,
+            headers=headers,
+            correlation_id=self._correlation(headers, correlation_id),
+            reply_to=reply_to,
+            key=key,
+            priority=priority,
+            activate_in=activate_in,
+            activate_at=activate_at,
+            timer_id=timer_id,
+            timer_conflict=timer_conflict,
+            message_id=message_id,
+        )
+        producer = SyncOutboxProducer(self.config.broker_config)
+        result: int | None = without_waiting(self._basic_publish(cmd, producer=producer))
+        return result
+
+    async def publish_batch(
+        self,
+        *messages: SendableMessage,
+        queue: str = "",
+        session: AnySession = None,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        key: str | None = None,
+        keys: Sequence[str | None] | None = None,
+        priority: int = 0,
+        activate_in: timedelta | None = None,
+        activate_at: datetime | None = None,
+    ) -> list[int]:
+        """Write many messages with one statement; their ids. `keys` gives each its own key."""
+        if not messages:
+            return []
+        cmd = OutboxPublishCommand(
+            *messages,
+            queue=queue,
+            session=session,
+            headers=headers,
+            correlation_id=correlation_id,
+            key=key,
+            keys=keys,
+            priority=priority,
+            activate_in=activate_in,
+            activate_at=activate_at,
+        )
+        result: list[int] = await self._basic_publish_batch(cmd, producer=self.config.producer)
+        return result
+
+    async def request(
+        self,
+        message: SendableMessage = None,
+        queue: str = "",
+        /,
+        timeout: float = 0.5,
+        *,
+        headers: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Ask and wait for the answer. Only under the test broker: an outbox delivers after your commit."""
+        cmd = OutboxPublishCommand(
+            message,
+            queue=queue,
+            headers=headers,
+            correlation_id=self._correlation(headers, correlation_id),
+            key=key,
+            timeout=timeout,
+            _publish_type=PublishType.REQUEST,
+        )
+        return await self._basic_request(cmd, producer=self.config.producer)
+
+    def _correlation(self, headers: dict[str, Any] | None, correlation_id: str | None) -> str:
+        if correlation_id is None and headers and isinstance(headers.get("correlation_id"), str):
+            return str(headers["correlation_id"])
+        return correlation_id or self.config.id_generator()
+
+    async def cancel_timer(self, *, queue: str, timer_id: str, session: AnySession) -> bool:
+        """Take back a timer in the session's transaction; False if there is none or a worker holds it."""
+        client = self.config.broker_config.client
+        return await cancel_timer(session, client.table, queue=queue, timer_id=timer_id)
+
+    def cancel_timer_sync(self, *, queue: str, timer_id: str, session: AnySyncSession) -> bool:
+        """As `cancel_timer`, for a sync session or connection."""
+        client = self.config.broker_config.client
+        return cancel_timer_sync(session, client.table, queue=queue, timer_id=timer_id)
+
+    async def fetch_unprocessed(
+        self, *, session: AnySession, queue: str | None = None, limit: int = 1000
+    ) -> list[Unprocessed]:
+        """Messages that are not finished, as they stand now; leases nothing."""
+        client = self.config.broker_config.client
+        return await fetch_unprocessed(session, client.table, queue=queue, limit=limit)

@@ -1,0 +1,234 @@
+"""`subscriber()` and `publisher()`, as brokers and routers have them.
+
+Options are checked here, so that an error or a warning points at the line that registers the handler.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from fast_depends.dependencies import Dependant
+from faststream import AckPolicy
+from faststream.types import BrokerMiddleware
+from typing_extensions import override
+
+from faststream_outbox.broker._faststream import EMPTY, CallsCollection, CodecProto, CustomCallable, Registrator
+from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.publisher import OutboxPublisher, OutboxPublisherConfig
+from faststream_outbox.broker.specification import (
+    OutboxPublisherSpecification,
+    OutboxPublisherSpecificationConfig,
+    OutboxSubscriberSpecification,
+    OutboxSubscriberSpecificationConfig,
+)
+from faststream_outbox.broker.subscriber import OutboxSubscriber, OutboxSubscriberConfig
+from faststream_outbox.broker.warn import warn, warn_about_options
+from faststream_outbox.envelope import checked_queue
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.queue.options import (
+    OnDead,
+    OnLeaseLost,
+    TerminalHook,
+    WorkerOptions,
+    check_count,
+    checked_queues,
+)
+from faststream_outbox.queue.outcome import OnUndecided
+from faststream_outbox.queue.retry import DEFAULT_RETRY, RetryStrategyProto
+
+
+class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
+    """What can register subscribers and publishers."""
+
+    @override
+    def subscriber(  # type: ignore[override]
+        self,
+        queues: str | list[str] | tuple[str, ...],
+        *,
+        max_workers: int = 1,
+        retry_strategy: RetryStrategyProto | None = None,
+        fetch_batch_size: int = 10,
+        min_fetch_interval: float = 1.0,
+        max_fetch_interval: float = 10.0,
+        lease_ttl_seconds: float = 60.0,
+        max_deliveries: int | None = None,
+        crash_limit: int = 100,
+        terminal_flush_batch_size: int = 1,
+        batch: bool = False,
+        batch_size: int | None = None,
+        batch_wait: float = 0.0,
+        transactional: bool = False,
+        on_dead: OnDead = "continue",
+        on_lease_lost: OnLeaseLost = "continue",
+        on_undecided: OnUndecided = "retry",
+        on_terminal_failure: TerminalHook | None = None,
+        propagate_inbound_headers: bool = False,
+        ack_policy: AckPolicy | None = None,
+        no_reply: bool = False,
+        dependencies: Sequence[Dependant] = (),
+        parser: CustomCallable | None = None,
+        decoder: CustomCallable | None = None,
+        codec: CodecProto | None = None,
+        persistent: bool = True,
+        title: str | None = None,
+        description: str | None = None,
+        title_: str | None = None,
+        description_: str | None = None,
+        include_in_schema: bool = True,
+    ) -> OutboxSubscriber:
+        """Handle messages of a queue, or of several with fair shares.
+
+        Settling is always batched, so `terminal_flush_batch_size` is accepted and has no effect.
+        """
+        check_count("terminal_flush_batch_size", terminal_flush_batch_size)
+        names = _checked_names(queues)
+        policy = EMPTY if ack_policy is None else ack_policy
+        if policy is AckPolicy.ACK_FIRST:
+            msg = (
+                "AckPolicy.ACK_FIRST would delete a message before its handler runs, so that a crash loses it. "
+                "Use NACK_ON_ERROR, REJECT_ON_ERROR, ACK or MANUAL."
+            )
+            raise InvalidOption(msg)
+        options = WorkerOptions(
+            max_workers=max_workers,
+            fetch_batch_size=fetch_batch_size,
+            min_fetch_interval=min_fetch_interval,
+            max_fetch_interval=max_fetch_interval,
+            lease_ttl_seconds=lease_ttl_seconds,
+            max_deliveries=max_deliveries,
+            crash_limit=crash_limit,
+            retry_strategy=DEFAULT_RETRY if retry_strategy is None else retry_strategy,
+            on_undecided=on_undecided,
+            on_lease_lost=on_lease_lost,
+            on_dead=on_dead,
+            on_terminal_failure=on_terminal_failure or self._terminal_hook,
+            batch=batch,
+            batch_size=batch_size,
+            batch_wait=batch_wait,
+        )
+        config = cast("OutboxBrokerConfig", self.config)
+        usecase = OutboxSubscriberConfig(
+            _outer_config=config,
+            _ack_policy=policy,
+            no_reply=no_reply,
+            queues=names,
+            options=options,
+            transactional=transactional,
+            propagate_inbound_headers=propagate_inbound_headers,
+        )
+        warn_about_options(
+            options,
+            has_strategy=retry_strategy is not None,
+            policy=usecase.ack_policy.value,
+            is_explicit=policy is not EMPTY,
+        )
+        self._warn_about_shared_queues(names)
+        calls: CallsCollection[Any] = CallsCollection()
+        specification = OutboxSubscriberSpecification(
+            config,
+            OutboxSubscriberSpecificationConfig(
+                queues=names,
+                title_=title or title_,
+                description_=description or description_,
+                include_in_schema=include_in_schema,
+            ),
+            calls,
+        )
+        subscriber = OutboxSubscriber(usecase, specification, calls)
+        super().subscriber(subscriber, persistent=persistent)
+        return subscriber.add_call(
+            parser_=parser or self._parser,
+            decoder_=decoder or self._decoder,
+            codec_=codec,
+            dependencies_=dependencies,
+        )
+
+    def _terminal_hook(self, claim: Any) -> Any:
+        # Late: a router's subscriber learns of its broker, and of the broker's hook, only when it is included.
+        hook = getattr(self.config, "on_terminal_failure", None)
+        return None if hook is None else hook(claim)
+
+    def _warn_about_shared_queues(self, names: tuple[str, ...]) -> None:
+        for other in self._subscribers:
+            for queue in set(names) & set(getattr(other, "_queues", ())):
+                warn(
+                    f"Queue {queue!r} has two subscribers in this process: a message goes to one of them, not to both. "
+                    "Give them queues of their own, or one subscriber with more max_workers."
+                )
+
+    @override
+    def publisher(  # type: ignore[override]
+        self,
+        queue: str,
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        persistent: bool = True,
+        title: str | None = None,
+        description: str | None = None,
+        schema: Any | None = None,
+        include_in_schema: bool = True,
+    ) -> OutboxPublisher:
+        """Publish to a queue: as an object, or as a decorator that publishes what a handler returns."""
+        config = cast("OutboxBrokerConfig", self.config)
+        publisher = OutboxPublisher(
+            OutboxPublisherConfig(
+                _outer_config=config,
+                queue=checked_queue(queue),
+                headers=dict(headers or {}),
+                key=key,
+                priority=priority,
+            ),
+            OutboxPublisherSpecification(
+                config,
+                OutboxPublisherSpecificationConfig(
+                    queue=queue,
+                    schema_=schema,
+                    title_=title,
+                    description_=description,
+                    include_in_schema=include_in_schema,
+                ),
+            ),
+        )
+        super().publisher(publisher, persistent=persistent)
+        return publisher
+
+    @override
+    def include_router(
+        self,
+        router: "OutboxRegistrator",  # type: ignore[override]
+        *,
+        prefix: str = "",
+        dependencies: Sequence[Dependant] = (),
+        middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
+        include_in_schema: bool | None = None,
+    ) -> None:
+        """Take in a router's subscribers and publishers."""
+        _check_router(router)
+        super().include_router(
+            router,
+            prefix=prefix,
+            dependencies=dependencies,
+            middlewares=middlewares,
+            include_in_schema=include_in_schema,
+        )
+
+
+def _check_router(router: object) -> None:
+    if not isinstance(router, OutboxRegistrator):
+        msg = f"Only an OutboxRouter can be included here, not a {type(router).__name__}."
+        raise InvalidOptionType(msg)
+
+
+def _checked_names(queues: object) -> tuple[str, ...]:
+    if not isinstance(queues, str | list | tuple):
+        msg = f"A subscriber takes a queue's name or a list of names, not a {type(queues).__name__}."
+        raise InvalidOptionType(msg)
+    names = checked_queues(queues)
+    for name in names:
+        if ":" in name:
+            warn(
+                f"Queue {name!r} contains a colon, which FastStream's AsyncAPI documents, try-it-out and "
+                "`faststream publish` take for a separator. Choose a name without one."
+            )
+    return names

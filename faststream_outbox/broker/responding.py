@@ -1,0 +1,49 @@
+"""Publishing what a handler returns while its dependencies are still open.
+
+FastStream publishes a response after the handler's dependencies have ended: a session from a generator
+dependency has committed and closed by then. So an `OutboxResponse` is published right after the
+handler returns, inside of its dependencies, and its session is the one that the handler worked with.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from faststream_outbox.broker.response import OutboxResponse
+
+if TYPE_CHECKING:
+    from faststream_outbox.broker.subscriber import OutboxSubscriber
+
+Call = Callable[..., Any]
+
+
+def publishing_responses(subscriber: "OutboxSubscriber") -> Callable[[Call], Call]:
+    """A decorator for the subscriber's handlers."""
+
+    async def published(result: Any) -> Any:
+        if isinstance(result, OutboxResponse) and result.queue and result.session is not None:
+            message = subscriber._outer_config.context.get_local("message")
+            if result.correlation_id is None and message is not None:
+                result.correlation_id = message.correlation_id
+            command = result.as_publish_command()
+            producer = subscriber._outer_config.producer
+            publish: Any = producer.publish
+            for middleware in reversed(list(subscriber._outer_config.broker_middlewares)):
+                scope = middleware(None, context=subscriber._outer_config.context).publish_scope
+                publish = functools.partial(scope, publish)
+            await publish(command)
+            result.is_published = True
+        return result
+
+    def decorate(call: Call) -> Call:
+        if not inspect.iscoroutinefunction(call):
+            return call
+
+        @functools.wraps(call)
+        async def responding(*args: Any, **kwargs: Any) -> Any:
+            return await published(await call(*args, **kwargs))
+
+        return responding
+
+    return decorate

@@ -1,0 +1,165 @@
+"""Routers: groups of subscribers and publishers that a broker includes, and their delayed registration."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from fast_depends.dependencies import Dependant
+from faststream import AckPolicy
+from faststream.types import BrokerMiddleware, SendableMessage
+
+from faststream_outbox.broker._faststream import (
+    EMPTY,
+    ArgsContainer,
+    BrokerRouter,
+    CodecProto,
+    CustomCallable,
+    SubscriberRoute,
+    UnderlyingDriverAnnotations,
+)
+from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.registrator import OutboxRegistrator
+from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
+from faststream_outbox.queue.outcome import OnUndecided
+from faststream_outbox.queue.retry import RetryStrategyProto
+
+
+class OutboxRoutePublisher(ArgsContainer):
+    """The arguments of `publisher()`, kept for an `OutboxRoute`."""
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        persistent: bool = True,
+        title: str | None = None,
+        description: str | None = None,
+        schema: Any | None = None,
+        include_in_schema: bool = True,
+    ) -> None:
+        super().__init__(
+            queue,
+            headers=headers,
+            key=key,
+            priority=priority,
+            persistent=persistent,
+            title=title,
+            description=description,
+            schema=schema,
+            include_in_schema=include_in_schema,
+        )
+
+
+class OutboxRoute(SubscriberRoute):
+    """A handler and the arguments of `subscriber()`, kept until a router takes them in."""
+
+    def __init__(
+        self,
+        call: Callable[..., SendableMessage] | Callable[..., Awaitable[SendableMessage]],
+        queues: str | list[str] | tuple[str, ...],
+        *,
+        publishers: Iterable[OutboxRoutePublisher] = (),
+        max_workers: int = 1,
+        retry_strategy: RetryStrategyProto | None = None,
+        fetch_batch_size: int = 10,
+        min_fetch_interval: float = 1.0,
+        max_fetch_interval: float = 10.0,
+        lease_ttl_seconds: float = 60.0,
+        max_deliveries: int | None = None,
+        crash_limit: int = 100,
+        terminal_flush_batch_size: int = 1,
+        batch: bool = False,
+        batch_size: int | None = None,
+        batch_wait: float = 0.0,
+        transactional: bool = False,
+        on_dead: OnDead = "continue",
+        on_lease_lost: OnLeaseLost = "continue",
+        on_undecided: OnUndecided = "retry",
+        on_terminal_failure: TerminalHook | None = None,
+        propagate_inbound_headers: bool = False,
+        ack_policy: AckPolicy | None = None,
+        no_reply: bool = False,
+        dependencies: Sequence[Dependant] = (),
+        parser: CustomCallable | None = None,
+        decoder: CustomCallable | None = None,
+        codec: CodecProto | None = None,
+        persistent: bool = True,
+        title: str | None = None,
+        description: str | None = None,
+        title_: str | None = None,
+        description_: str | None = None,
+        include_in_schema: bool = True,
+    ) -> None:
+        super().__init__(
+            call,
+            queues,
+            publishers=publishers,
+            max_workers=max_workers,
+            retry_strategy=retry_strategy,
+            fetch_batch_size=fetch_batch_size,
+            min_fetch_interval=min_fetch_interval,
+            max_fetch_interval=max_fetch_interval,
+            lease_ttl_seconds=lease_ttl_seconds,
+            max_deliveries=max_deliveries,
+            crash_limit=crash_limit,
+            terminal_flush_batch_size=terminal_flush_batch_size,
+            batch=batch,
+            batch_size=batch_size,
+            batch_wait=batch_wait,
+            transactional=transactional,
+            on_dead=on_dead,
+            on_lease_lost=on_lease_lost,
+            on_undecided=on_undecided,
+            on_terminal_failure=on_terminal_failure,
+            propagate_inbound_headers=propagate_inbound_headers,
+            ack_policy=ack_policy,
+            no_reply=no_reply,
+            dependencies=dependencies,
+            parser=parser,
+            decoder=decoder,
+            codec=codec,
+            persistent=persistent,
+            title=title or title_,
+            description=description or description_,
+            include_in_schema=include_in_schema,
+        )
+
+
+class OutboxRouter(OutboxRegistrator, BrokerRouter[Any, OutboxBrokerConfig]):
+    """Subscribers and publishers to include in a broker or in another router."""
+
+    def __init__(
+        self,
+        prefix: str | Iterable[OutboxRoute] = "",
+        handlers: Iterable[OutboxRoute] = (),
+        *,
+        dependencies: Sequence[Dependant] = (),
+        middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
+        routers: Iterable[OutboxRegistrator] = (),
+        parser: CustomCallable | None = None,
+        decoder: CustomCallable | None = None,
+        codec: CodecProto | None = None,
+        include_in_schema: bool | None = None,
+        ack_policy: AckPolicy = EMPTY,
+        underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
+    ) -> None:
+        if not isinstance(prefix, str):
+            # Handlers first, as earlier versions had it: OutboxRouter([OutboxRoute(…)]).
+            handlers, prefix = prefix, ""
+        super().__init__(
+            config=OutboxBrokerConfig(
+                prefix=prefix,
+                ack_policy=ack_policy,
+                broker_dependencies=dependencies,
+                broker_middlewares=middlewares,
+                broker_parser=parser,
+                broker_decoder=decoder,
+                broker_codec=codec,
+                include_in_schema=include_in_schema,
+                underlying_driver_annotations=underlying_driver_annotations or {},
+            ),
+            handlers=handlers,
+            routers=routers,
+        )

@@ -1,0 +1,166 @@
+"""The subscriber: a thin shell that hands the engine one coroutine.
+
+Take a claim, call FastStream's own `consume`, return the decision found on the claim, or *undecided*.
+Claiming, concurrency, leases, retries and stopping are the engine's. `get_one` and iteration are
+refused: they would lease messages that nobody handles.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from faststream import AckPolicy
+from faststream.exceptions import FeatureNotSupportedException
+from faststream.message import StreamMessage
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.broker._faststream import (
+    EMPTY,
+    CallsCollection,
+    SubscriberSpecification,
+    SubscriberUsecase,
+    SubscriberUsecaseConfig,
+)
+from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.parser import REPLY_TO, OutboxBatchParser, OutboxParser
+from faststream_outbox.broker.publisher import OutboxResponsePublisher
+from faststream_outbox.broker.responding import publishing_responses
+from faststream_outbox.broker.warn import warn_about_manual_handler
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.outcome import UNDECIDED_OUTCOME, Outcome
+from faststream_outbox.queue.worker import Worker
+
+
+@dataclass(kw_only=True)
+class OutboxSubscriberConfig(SubscriberUsecaseConfig):
+    """What a subscriber is made of."""
+
+    _outer_config: OutboxBrokerConfig
+    queues: tuple[str, ...]
+    options: WorkerOptions
+    transactional: bool = False
+    propagate_inbound_headers: bool = False
+    hooks: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        """The subscriber's own, else the broker's, else NACK_ON_ERROR: an outbox does not drop on failure."""
+        for policy in (self._ack_policy, self._outer_config.ack_policy):
+            if policy is not EMPTY:
+                return policy
+        return AckPolicy.NACK_ON_ERROR
+
+
+class OutboxSubscriber(SubscriberUsecase[Any]):
+    """Handles messages of one or several queues."""
+
+    _outer_config: OutboxBrokerConfig
+
+    def __init__(
+        self,
+        config: OutboxSubscriberConfig,
+        specification: SubscriberSpecification[Any, Any],
+        calls: CallsCollection[Any],
+    ) -> None:
+        if config.options.batch:
+            batches = OutboxBatchParser()
+            config.parser, config.decoder = batches.parse_batch, batches.decode_batch
+        else:
+            singles = OutboxParser()
+            config.parser, config.decoder = singles.parse_message, singles.decode_message
+        super().__init__(config, specification, calls)
+        self._queues = config.queues
+        self.options = config.options
+        self.is_transactional = config.transactional
+        self.is_manual = self.ack_policy is AckPolicy.MANUAL
+        self.propagates_headers = config.propagate_inbound_headers
+        self.worker: Worker | None = None
+        self._call_decorators = (publishing_responses(self),)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues, with the prefixes of the routers around them."""
+        return tuple(f"{self._outer_config.prefix}{queue}" for queue in self._queues)
+
+    def __call__(self, func: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Register a handler."""
+        if func is not None and self.is_manual:
+            warn_about_manual_handler(func)
+        return super().__call__(func, **options)
+
+    async def start(self) -> None:
+        """Begin to consume, unless already running."""
+        if self.running:
+            return
+        await super().start()
+        # Before the first message arrives: `consume` ignores messages of a subscriber that does not run.
+        self._post_start()
+        if self.calls:
+            self.worker = self.make_worker()
+            await self.worker.start()
+
+    def make_worker(self) -> Worker:
+        """The engine's worker for this subscriber."""
+        client = self._outer_config.client
+        return Worker(
+            client.engine,
+            client.table,
+            self.queues,
+            self.handle_batch if self.options.batch else self.handle,
+            client=client,
+            name=self.specification.call_name,
+            options=self.options,
+        )
+
+    async def stop(self) -> None:
+        """Let running handlers finish, give back what has not started, and consume no more."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            await worker.stop(self._outer_config.graceful_timeout or 0.0)
+        await super().stop()
+
+    async def handle(self, claim: Claim) -> Outcome:
+        """Consume one message, for the engine."""
+        await self.consume(claim)
+        return UNDECIDED_OUTCOME if claim.decision is None else claim.decision
+
+    async def handle_batch(self, claims: Sequence[Claim]) -> list[Outcome]:
+        """Consume a batch, for the engine."""
+        await self.consume(claims)
+        return [UNDECIDED_OUTCOME if claim.decision is None else claim.decision for claim in claims]
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler."""
+        return AsyncSession(self._outer_config.client.engine, expire_on_commit=False)
+
+    async def settle_within(self, session: AsyncSession, claims: Sequence[Claim]) -> None:
+        """Finish messages in a handler's own transaction, or raise `LeaseLost`."""
+        await self._outer_config.client.settle_within(session, *claims)
+
+    def _make_response_publisher(self, message: StreamMessage[Any]) -> Iterable[OutboxResponsePublisher]:
+        reply_to = message.headers.get(REPLY_TO)
+        return (
+            OutboxResponsePublisher(producer=self._outer_config.producer, reply_to=str(reply_to) if reply_to else ""),
+        )
+
+    async def get_one(self, *, timeout: float = 5.0) -> NoReturn:
+        """Refused: it would take a lease that nobody gives back."""
+        raise FeatureNotSupportedException(_NO_PEEKING)
+
+    def __aiter__(self) -> AsyncIterator[StreamMessage[Any]]:
+        """Refused: it would take leases that nobody gives back."""
+        raise FeatureNotSupportedException(_NO_PEEKING)
+
+    def get_log_context(self, message: StreamMessage[Any] | None) -> dict[str, str]:
+        """Queue and message id, for the access log."""
+        raw = None if message is None else message.raw_message
+        first = raw[0] if isinstance(raw, list | tuple) and raw else raw
+        queue = first.queue if isinstance(first, Claim) else ",".join(self.queues)
+        return {"queue": queue, "message_id": getattr(message, "message_id", "")}
+
+
+_NO_PEEKING = (
+    "A subscriber of an outbox has no get_one() and cannot be iterated: reading would lease messages and count "
+    "deliveries. To look at messages without leasing them use broker.fetch_unprocessed(session=…, queue=…)."
+)

@@ -1,0 +1,55 @@
+"""Warnings about likely mistakes, attributed to the line that the user wrote."""
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faststream
+
+from faststream_outbox.errors import OutboxWarning
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.retry import NoRetry
+
+_OURS = (str(Path(__file__).parent.parent), str(Path(faststream.__file__).parent))
+
+
+def warn(message: str) -> None:
+    """Warn, pointing at the first frame outside of this package and of FastStream."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, OutboxWarning, stacklevel=level)
+
+
+def warn_about_options(options: WorkerOptions, *, has_strategy: bool, policy: str, is_explicit: bool) -> None:
+    """Combinations that work but are seldom meant."""
+    no_retry = isinstance(options.retry_strategy, NoRetry)
+    if policy == "reject_on_error" and has_strategy:
+        warn("REJECT_ON_ERROR never retries: the retry_strategy of this subscriber is ignored.")
+    if policy == "nack_on_error" and is_explicit and no_retry:
+        warn("NACK_ON_ERROR with NoRetry() drops on the first failure; REJECT_ON_ERROR says so more plainly.")
+    if options.max_deliveries is not None and no_retry:
+        warn("max_deliveries has little effect with NoRetry(): a failure is final anyway.")
+    if options.lease_ttl_seconds <= options.max_fetch_interval:
+        warn(
+            f"lease_ttl_seconds={options.lease_ttl_seconds:g} is not above max_fetch_interval="
+            f"{options.max_fetch_interval:g}: messages of a crashed worker are found later than their lease says."
+        )
+
+
+def warn_about_manual_handler(handler: Callable[..., Any]) -> None:
+    """A bare `msg` parameter is a field of the body to FastStream, not the message."""
+    try:
+        parameter = inspect.signature(handler).parameters.get("msg")
+    except (TypeError, ValueError):
+        return
+    if parameter is not None and parameter.annotation is inspect.Parameter.empty:
+        warn(
+            f"{getattr(handler, '__name__', handler)!s}: with AckPolicy.MANUAL the parameter 'msg' has no annotation, "
+            "so FastStream reads it from the body. Write `msg: OutboxMessage` "
+            "(from faststream_outbox.annotations import OutboxMessage)."
+        )

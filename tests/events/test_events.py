@@ -1,0 +1,117 @@
+"""Who hears what; and a listener that raises disturbs nobody."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from faststream_outbox.events import Event, Events
+from faststream_outbox.events.journal import keep_journal
+from faststream_outbox.events.table import Claimed, ListenerDeaf, ListenerReady, LoopCrashed, Published
+from tests.events.samples import ERROR, SAMPLES
+
+READY, DEAF = ListenerReady("channel"), ListenerDeaf("channel")
+
+
+def test_listener_hears_the_types_that_it_asked_for() -> None:
+    events, heard = Events(), []
+    events.subscribe(heard.append, ListenerReady)
+    for event in SAMPLES:
+        events.emit(event)
+    assert [type(event) for event in heard] == [ListenerReady]
+
+
+def test_listener_that_asked_for_nothing_hears_everything() -> None:
+    events, heard = Events(), []
+    events.subscribe(heard.append)
+    for event in SAMPLES:
+        events.emit(event)
+    assert heard == SAMPLES
+
+
+def test_events_know_whether_anyone_listens() -> None:
+    events = Events()
+    assert ListenerReady not in events
+    undo = events.subscribe(print, ListenerReady)
+    assert ListenerReady in events
+    assert ListenerDeaf not in events
+    undo()
+    assert ListenerReady not in events
+
+
+def test_unsubscribed_listener_hears_no_more_and_others_do() -> None:
+    events, one, other = Events(), [], []
+    undo = events.subscribe(one.append)
+    events.subscribe(other.append)
+    events.emit(READY)
+    undo()
+    undo()
+    events.emit(DEAF)
+    assert (one, other) == ([READY], [READY, DEAF])
+
+
+def test_listener_may_unsubscribe_while_it_hears() -> None:
+    events, heard = Events(), []
+
+    def once(event: Event) -> None:
+        heard.append(event)
+        undo()
+
+    undo = events.subscribe(once)
+    events.subscribe(heard.append)
+    events.emit(READY)
+    events.emit(DEAF)
+    assert heard == [READY, READY, DEAF]
+
+
+def test_raising_listener_does_not_disturb(caplog: pytest.LogCaptureFixture) -> None:
+    events, heard = Events(), []
+
+    def broken(event: Event) -> None:
+        raise ERROR
+
+    events.subscribe(broken)
+    events.subscribe(heard.append)
+    with caplog.at_level(logging.ERROR):
+        events.emit(READY)
+        events.emit(DEAF)
+    assert heard == [READY, DEAF]
+    # once, not for every event
+    (record,) = caplog.records
+    assert record.name == "faststream_outbox"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is ERROR
+
+
+def test_another_kind_of_error_of_the_same_listener_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
+    events, errors = Events(), [ValueError("a"), ValueError("b"), KeyError("c")]
+
+    def broken(event: Event) -> None:
+        raise errors.pop(0)
+
+    events.subscribe(broken)
+    for _ in range(3):
+        events.emit(READY)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError, KeyError]
+
+
+def test_journal_writes_what_an_operator_must_see(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+    undo = keep_journal(events, logging.getLogger("mine"))
+    with caplog.at_level(logging.DEBUG, logger="mine"):
+        events.emit(LoopCrashed("outbox claimer", ERROR))
+        events.emit(ListenerDeaf("outbox_outbox"))
+        undo()
+        events.emit(ListenerDeaf("outbox_outbox"))
+    assert [(record.name, record.levelname) for record in caplog.records] == [("mine", "ERROR"), ("mine", "WARNING")]
+    assert caplog.records[0].exc_info
+    assert "listen_dsn" in caplog.records[1].getMessage()
+
+
+@pytest.mark.parametrize("event", [Published("orders", 1, 1, 0.1), Claimed("orders", "billing", 1), READY])
+def test_journal_is_silent_about_what_goes_well(event: Any, caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+    keep_journal(events, logging.getLogger("mine"))
+    with caplog.at_level(logging.DEBUG, logger="mine"):
+        events.emit(event)
+    assert caplog.records == []

@@ -1,0 +1,111 @@
+"""The names and tags that a `metrics_recorder` of `faststream-outbox` 0.19 hears."""
+
+from typing import Any, get_args
+
+import pytest
+
+from faststream_outbox.events import Events
+from faststream_outbox.events import table as told
+from faststream_outbox.events.recorder import Recorded, calls, record
+from tests.events.samples import ERROR, OF_MESSAGE, SAMPLES
+
+TAGS = {"queue": "orders", "subscriber": "billing", "row_id": 17, "deliveries_count": 3}
+FAILED = {"exception_type": "ValueError"}
+
+Calls = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (told.Claimed("orders", "billing", 5), [("fetched", {"queue": "orders", "subscriber": "billing", "count": 5})]),
+        (told.Started(**OF_MESSAGE, size_bytes=12), [("dispatched", TAGS | {"size_bytes": 12})]),
+        (told.Handled(**OF_MESSAGE, duration_seconds=0.5), [("acked", TAGS | {"duration_seconds": 0.5})]),
+        (
+            told.Retried(**OF_MESSAGE, duration_seconds=0.5, delay_seconds=2.0, error=ERROR),
+            [("nacked_retried", TAGS | {"duration_seconds": 0.5, "next_delay_seconds": 2.0} | FAILED)],
+        ),
+        (
+            told.Retried(**OF_MESSAGE, duration_seconds=0.5, delay_seconds=2.0, error=None),
+            [("nacked_retried", TAGS | {"duration_seconds": 0.5, "next_delay_seconds": 2.0})],
+        ),
+        (
+            told.Died(**OF_MESSAGE, duration_seconds=0.5, reason="rejected", kept=True, error=ERROR),
+            [
+                ("nacked_terminal", TAGS | {"duration_seconds": 0.5, "reason": "rejected"} | FAILED),
+                ("dlq_written", TAGS | {"failure_reason": "rejected"}),
+            ],
+        ),
+        (
+            told.Died(**OF_MESSAGE, duration_seconds=0.5, reason="rejected", kept=False, error=None),
+            [("nacked_terminal", TAGS | {"duration_seconds": 0.5, "reason": "rejected"})],
+        ),
+        (told.LeaseLost(**OF_MESSAGE, phase="settling"), [("lease_lost", TAGS | {"phase": "settling"})]),
+        (told.Released(**OF_MESSAGE, was_started=True), [("dispatch_abandoned", TAGS)]),
+        (told.Released(**OF_MESSAGE, was_started=False), []),
+        (told.Abandoned(**OF_MESSAGE), [("dispatch_abandoned", TAGS)]),
+        (
+            told.DrainTimedOut("billing", 15.0, 2),
+            [("drain_timeout", {"subscriber": "billing", "drain_timeout_seconds": 15.0})],
+        ),
+        (
+            told.Published("orders", 2, 30, 0.001),
+            [
+                (
+                    "published",
+                    {
+                        "queue": "orders",
+                        "status": "success",
+                        "count": 2,
+                        "size_bytes": 30,
+                        "duration_seconds": 0.001,
+                    },
+                )
+            ],
+        ),
+        (
+            told.Published("orders", 2, 30, 0.001, ERROR),
+            [
+                (
+                    "published",
+                    {"queue": "orders", "status": "error", "count": 2, "size_bytes": 30, "duration_seconds": 0.001}
+                    | FAILED,
+                )
+            ],
+        ),
+    ],
+    ids=repr,
+)
+def test_event_is_these_calls(event: Any, expected: Calls) -> None:
+    assert calls(event) == expected
+
+
+def test_recorder_hears_every_event_that_it_knows_and_no_other() -> None:
+    events, heard = Events(), []
+    undo = record(events, lambda name, tags: heard.append((name, dict(tags))))
+    for event in SAMPLES:
+        events.emit(event)
+    assert heard == [call for event in SAMPLES if isinstance(event, get_args(Recorded)) for call in calls(event)]
+    undo()
+    events.emit(SAMPLES[0])
+    assert heard[-1][0] != "published"
+
+
+def test_every_start_has_one_closing_call() -> None:
+    # a gauge of running handlers counts one up at `dispatched` and one down at each of these
+    closing = {"acked", "nacked_retried", "nacked_terminal", "lease_lost", "dispatch_abandoned"}
+    started = [one for one in SAMPLES if isinstance(one, told.MessageEvent) and not isinstance(one, told.Started)]
+    for event in started:
+        assert len([name for name, _ in calls(event) if name in closing]) == 1  # type: ignore[arg-type]
+
+
+def test_raising_recorder_does_not_disturb() -> None:
+    events, heard = Events(), []
+
+    def broken(name: str, tags: Any) -> None:
+        raise ERROR
+
+    record(events, broken)
+    events.subscribe(heard.append)
+    events.emit(SAMPLES[0])
+    assert heard == SAMPLES[:1]

@@ -1,0 +1,108 @@
+"""Messages that appear below the one in hand, of the same key, wait for it.
+
+Ids are drawn before commits, and scheduled messages fall due later than they are published: so lower ids of
+a key may appear while a higher one runs.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import MetaData, Table
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.publish import publish
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.outcome import DONE, Outcome
+from faststream_outbox.queue.worker import Worker
+from faststream_outbox.schema import Names, make_outbox_table
+from faststream_outbox.sql import statements
+from tests.faults.scene import PLAIN, Scene
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.faults
+
+LATE = 8
+
+
+@pytest.fixture
+def table(scene: Scene) -> Table:
+    return make_outbox_table(MetaData())
+
+
+@pytest.fixture
+def connections(scene: Scene) -> Iterator[list[psycopg.Connection[Any]]]:
+    opened = [psycopg.connect(scene.world) for _ in range(3)]
+    yield opened
+    for connection in opened:
+        connection.close()
+
+
+def put(connection: psycopg.Connection[Any]) -> int:
+    insert = "insert into outbox (queue, key, payload) values ('plain', 'k', '1') returning id"
+    row = connection.execute(insert).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def claim(connection: psycopg.Connection[Any], table: Table) -> list[int]:
+    """A claim of the key as a worker sends it, in a transaction that stays open."""
+    statement = statements("claim", Names.of(table))["claim_keys"]
+    values = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "token": uuid4()}
+    return [row[0] for row in connection.execute(statement.pyformat, values).fetchall()]
+
+
+def test_two_claims_at_the_same_moment_do_not_take_one_message_each(
+    connections: list[psycopg.Connection[Any]], table: Table
+) -> None:
+    publisher, first, second = connections
+    put(publisher)
+    higher = put(first)
+    first.commit()
+    assert claim(first, table) == [higher]
+    publisher.commit()
+    assert claim(second, table) == []
+
+
+class Handler:
+    """Holds the first message until it is let go, and keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.seen: list[bytes] = []
+
+    async def __call__(self, claim: Claim) -> Outcome:
+        self.seen.append(claim.payload)
+        if claim.payload == b"first":
+            self.began.set()
+            await self.may_end.wait()
+        return DONE
+
+
+async def test_messages_that_fall_due_below_the_one_in_hand_wait_for_it(
+    scene: Scene, engine: AsyncEngine, table: Table
+) -> None:
+    client, rival = OutboxClient(engine, table), OutboxClient(engine, table)
+    handler = Handler()
+    workers = [Worker(engine, table, PLAIN, handler, client=one, min_fetch_interval=0.2) for one in (client, rival)]
+    async with engine.begin() as connection:
+        soon = timedelta(seconds=0.5)
+        later = [Envelope(queue=PLAIN, body=b"later", key="k", activate_in=soon) for _ in range(LATE)]
+        await publish(connection, table, *later, Envelope(queue=PLAIN, body=b"first", key="k"))
+    await workers[0].start()
+    await handler.began.wait()
+    await workers[1].start()
+    due = "select bool_and(next_attempt_at < now() - interval '1 second') from outbox where acquired_token is null"
+    await eventually(lambda: scene.ask(due)[0][0], message="the others are due, and both workers have looked")
+    seen = list(handler.seen)
+    handler.may_end.set()
+    await eventually(lambda: scene.left() == 0, message="all are handled")
+    await asyncio.gather(*(worker.stop() for worker in workers))
+    assert seen == [b"first"]

@@ -1,0 +1,165 @@
+"""The network between a worker and PostgreSQL cuts, swallows or answers nothing; the worker recovers by itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, Table, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.outcome import DONE, Outcome
+from faststream_outbox.queue.worker import Worker
+from faststream_outbox.schema import make_dlq_table, make_outbox_table
+from faststream_outbox.sql.wire import Wire
+from faststream_outbox.wakeup import listener
+from tests.faults.business import Business, Habit
+from tests.faults.proxy import Proxy, Way, proxy_to
+from tests.faults.scene import PLAIN, Scene
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.faults
+
+STATEMENT_TIMEOUT = 1.0
+
+
+@pytest.fixture
+async def proxy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
+    """The way to the server, for a library that gives a statement one second instead of thirty."""
+    monkeypatch.setitem(Wire.__init__.__kwdefaults__, "timeout", STATEMENT_TIMEOUT)
+    monkeypatch.setattr(listener, "PROBE_INTERVAL", 0.5)
+    async with proxy_to(make_url(scene.world).port or 5432) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def far_engine(request: pytest.FixtureRequest, scene: Scene, proxy: Proxy) -> AsyncIterator[AsyncEngine]:
+    """An engine whose connections go through the proxy."""
+    url = make_url(scene.world).set(drivername=f"postgresql+{request.param}", port=proxy.port)
+    engine = create_async_engine(url)
+    yield engine
+    await engine.dispose()
+
+
+class Crew:
+    """A worker at the far end, and the record of its runs, kept at the near one."""
+
+    def __init__(self, engine: AsyncEngine, scene: Scene, **settings: Any) -> None:
+        metadata = MetaData()
+        self.table: Table = make_outbox_table(metadata)
+        self.client = OutboxClient(engine, self.table, dlq_table=make_dlq_table(metadata), **settings)
+        self.runs: dict[int, int] = {}
+        self.events: list[Any] = []
+        self.before: Callable[[], None] = lambda: None
+        self.client.events.subscribe(self.events.append, told.Handled, told.LeaseLost, told.ListenerReady)
+        options = {"lease_ttl_seconds": scene.lease_seconds, "min_fetch_interval": 0.2, "max_workers": 4}
+        self.worker = Worker(engine, self.table, PLAIN, self.handle, client=self.client, **options)
+
+    async def handle(self, claim: Claim) -> Outcome:
+        self.runs[claim.id] = self.runs.get(claim.id, 0) + 1
+        self.before()
+        return DONE
+
+    def told(self, kind: type[Any]) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+
+@pytest.fixture
+async def crew(far_engine: AsyncEngine, scene: Scene) -> AsyncIterator[Crew]:
+    crew = Crew(far_engine, scene)
+    await crew.worker.start()
+    await eventually(lambda: crew.told(told.ListenerReady), message="the worker listens")
+    yield crew
+    await crew.worker.stop()
+
+
+async def all_handled(scene: Scene, crew: Crew) -> None:
+    await eventually(lambda: scene.left() == 0, 20.0, "everything is handled and settled")
+    committed = scene.ask("select count(*) from orders")[0][0]
+    assert len(crew.runs) == committed
+
+
+async def test_nothing_is_lost_when_connections_are_cut(
+    scene: Scene, business: Business, proxy: Proxy, crew: Crew
+) -> None:
+    load = asyncio.create_task(business.publish_for(Habit(PLAIN, pause=0.01), 3.0))
+    cuts = 0
+    while not load.done():
+        await asyncio.sleep(0.25)
+        cuts += proxy.cut()
+    await load
+    await all_handled(scene, crew)
+    print(f"{cuts} connections cut, {len(crew.runs)} messages, {sum(crew.runs.values())} runs")
+    assert cuts > 0
+
+
+@pytest.mark.parametrize("way", [Way.BLACK_HOLE, Way.DEAF])
+async def test_nothing_is_lost_when_the_network_swallows(
+    scene: Scene, business: Business, proxy: Proxy, crew: Crew, way: Way
+) -> None:
+    load = asyncio.create_task(business.publish_for(Habit(PLAIN, pause=0.01), 4.0))
+    await asyncio.sleep(0.5)
+    proxy.way = way
+    await asyncio.sleep(2.5 * STATEMENT_TIMEOUT)
+    proxy.way = Way.OPEN
+    await load
+    await all_handled(scene, crew)
+    print(f"{proxy.swallowed} bytes swallowed, {len(crew.runs)} messages, {sum(crew.runs.values())} runs")
+    assert proxy.swallowed > 0
+
+
+async def test_leases_are_respected_through_cuts_and_silence(
+    scene: Scene, business: Business, proxy: Proxy, crew: Crew
+) -> None:
+    load = asyncio.create_task(business.publish_for(Habit(PLAIN, keys=4, pause=0.01), 4.0))
+    for way in (Way.DEAF, Way.OPEN, Way.BLACK_HOLE, Way.OPEN):
+        await asyncio.sleep(1.2 * STATEMENT_TIMEOUT)
+        proxy.way = way
+        proxy.cut()
+    await load
+    await all_handled(scene, crew)
+    # What ran is not in the record here: only what the leases say counts.
+    account = scene.account()
+    print(account)
+    assert (account.stolen, account.abreast) == ((), ())
+
+
+async def test_settle_whose_answer_was_lost_is_told_as_handled_once(
+    scene: Scene, business: Business, proxy: Proxy, far_engine: AsyncEngine
+) -> None:
+    def go_deaf() -> None:
+        proxy.way = Way.DEAF
+
+    # Nothing but the settle uses its connection, and it has been prepared by a first message.
+    crew = Crew(far_engine, scene, listen=False, watch=False)
+    await crew.worker.start()
+    await business.publish(Habit(PLAIN, most=1, rollbacks=0.0), transactions=1)
+    await eventually(lambda: crew.told(told.Handled), message="a first message is handled")
+    crew.before = go_deaf
+    await business.publish(Habit(PLAIN, most=1, rollbacks=0.0), transactions=1, name=1)
+    await eventually(lambda: proxy.way is Way.DEAF and scene.left() == 0, message="the settle reaches the server")
+    told_before = crew.told(told.Handled)
+    proxy.way = Way.OPEN
+    await eventually(lambda: crew.told(told.Handled) > told_before, 10.0, "the outcome is told")
+    await crew.worker.stop()
+    assert (told_before, crew.told(told.Handled), crew.told(told.LeaseLost)) == (1, 2, 0)
+    assert set(crew.runs.values()) == {1}
+
+
+async def test_listener_that_died_silently_is_replaced(proxy: Proxy, crew: Crew) -> None:
+    proxy.way = Way.BLACK_HOLE
+    before = crew.told(told.ListenerReady)
+    await asyncio.sleep(2 * STATEMENT_TIMEOUT)
+    proxy.way = Way.OPEN
+    await eventually(lambda: crew.told(told.ListenerReady) > before, 15.0, "the worker listens again")
+
+
+async def test_worker_stops_in_time_when_the_server_is_out_of_reach(proxy: Proxy, crew: Crew) -> None:
+    proxy.way = Way.BLACK_HOLE
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await crew.worker.stop(timeout=1.0)
+    assert loop.time() - began < 6.0

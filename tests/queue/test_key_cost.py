@@ -1,0 +1,102 @@
+"""What it costs to find the head of a key stays bounded, however deep the keys and whoever holds them.
+
+pg-boss#849: looking for heads with NOT EXISTS was quadratic in the depth of the keys, 200 keys of 1,000
+messages took eight seconds.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue import DONE, Claim, Done
+from faststream_outbox.queue.lane import BEGINNING
+from tests.queue.rig import Cost, Rig
+
+KEYS, EACH = 200, 1000
+
+FILL = """
+insert into {t} (queue, payload, key, next_attempt_at)
+select 'orders', '', 'k' || key, now() - interval '1 h' from generate_series(1, :each) n, generate_series(1, :keys) key
+order by n, key
+"""
+LEASE = """
+update {t} set acquired_token = gen_random_uuid(), acquired_at = now(), deliveries_count = 1
+where id in (select min(id) from {t} group by key)
+"""
+
+FIND: Mapping[str, Any] = {
+    **{"queues": ["orders"], "priorities": [0], "floor_ats": [BEGINNING], "floor_ids": [0]},
+    **{"graces": [0.0], "quotas": [500]},
+}
+WALK: Mapping[str, Any] = {"queue": "orders", "after": "", "keys": 500, "ttl": 60.0}
+
+
+def claiming(keys: int) -> Mapping[str, Any]:
+    return {
+        "queues": ["orders"] * keys,
+        "keys": [f"k{number}" for number in range(1, keys + 1)],
+        **{"runs": [1] * keys, "ttls": [60.0] * keys, "held_by_dead": [True] * keys, "token": str(uuid4())},
+    }
+
+
+async def costs(rig: Rig) -> dict[str, Cost]:
+    """Each statement in a transaction that is rolled back."""
+    found: dict[str, Cost] = {}
+    for name, values in (("find_keys", FIND), ("walk_keys", WALK), ("claim_keys", claiming(100))):
+        async with rig.engine.connect() as connection:
+            found[name] = await rig.explain("claim", name, values, connection)
+            await connection.rollback()
+    return found
+
+
+@pytest.mark.parametrize("statistics", ["none", "fresh"])
+@pytest.mark.parametrize("leased", [False, True], ids=["free", "every head leased"])
+async def test_looking_for_heads_is_linear_in_what_is_asked_for(rig: Rig, leased: bool, statistics: str) -> None:
+    await rig.sql("alter table {t} set (autovacuum_enabled = off)")
+    await rig.sql(FILL, keys=KEYS, each=EACH)
+    if leased:
+        await rig.sql(LEASE)
+    if statistics == "fresh":
+        await rig.sql("analyze {t}")
+    touched = await costs(rig)
+    assert touched["find_keys"].rows <= 500
+    assert touched["walk_keys"].rows <= 10 * KEYS
+    assert touched["claim_keys"].rows <= 100 * 50
+    assert max(cost.buffers for cost in touched.values()) <= 20_000, touched
+
+
+async def test_deeper_keys_do_not_cost_more(rig: Rig) -> None:
+    await rig.sql(FILL, keys=KEYS, each=50)
+    await rig.sql(LEASE)
+    shallow = await costs(rig)
+    await rig.sql("truncate {t}")
+    await rig.sql(FILL, keys=KEYS, each=EACH)
+    await rig.sql(LEASE)
+    deep = await costs(rig)
+    for name, cost in shallow.items():
+        assert deep[name].buffers <= 2 * cost.buffers + 200, f"{name}: {cost} shallow, {deep[name]} deep"
+
+
+async def test_timers_of_a_key_are_not_read_to_find_its_head(rig: Rig) -> None:
+    """Messages for later do not hold their key, and must not be walked one by one either."""
+    await rig.sql(FILL, keys=KEYS, each=1000)
+    await rig.sql("update {t} set next_attempt_at = now() + interval '1 h' where id % 1000 <> 999")
+    await rig.sql("analyze {t}")
+    touched = await costs(rig)
+    assert max(cost.rows for cost in touched.values()) <= 20_000, touched
+
+
+async def test_a_message_without_key_pays_for_none_of_it(rig: Rig, sent: list[str]) -> None:
+    async def handle(claim: Claim) -> Done:
+        return DONE
+
+    await rig.work(handle)
+    for count in range(1, 51):
+        await rig.put("x")
+        await rig.witness.wait(told.Handled, count=count)
+    assert not {"claim_keys", "walk_keys"} & set(sent)
+    # Once or twice, when all that is known is that there may be something.
+    assert sent.count("find_keys") <= 5

@@ -1,0 +1,171 @@
+"""Behind PgBouncer in transaction mode: publishers and workers share server connections with strangers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import URL, Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.events.table import ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed
+from faststream_outbox.publish import publish
+from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
+from faststream_outbox.sql.wire import Wire
+from tests.publish.ways import plain
+from tests.sql.pooler import pooled
+from tests.sql.test_wire import LEVEL, PID
+
+pytestmark = pytest.mark.pgbouncer
+
+LIMIT = 30.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "asyncpg": {"prepared_statement_cache_size": 0, "statement_cache_size": 0},
+    "psycopg": {"prepare_threshold": None},
+}
+
+Make = Callable[[], AsyncEngine]
+
+
+@pytest.fixture(params=[1, 3], ids=["one server connection", "three server connections"])
+def servers(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+async def pooler(servers: int, database_url: URL, tmp_path: Path) -> AsyncIterator[URL]:
+    async with pooled(database_url, tmp_path, servers=servers) as url:
+        yield url
+
+
+@pytest.fixture(params=SETTINGS)
+async def make(request: pytest.FixtureRequest, pooler: URL) -> AsyncIterator[Make]:
+    """Makes engines behind the pooler, on each of the drivers in turn."""
+    engines: list[AsyncEngine] = []
+
+    def make() -> AsyncEngine:
+        url = pooler.set(drivername=f"postgresql+{request.param}")
+        engines.append(create_async_engine(url, connect_args=SETTINGS[request.param]))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        await engine.dispose()
+
+
+def named_statements(pooler: URL, servers: int) -> list[Any]:
+    """What strangers would find on the server connections."""
+    # all server connections at once: each is held until its transaction ends
+    connections = [psycopg.connect(plain(pooler), prepare_threshold=None) for _ in range(servers)]
+    found = [
+        row
+        for connection in connections
+        for row in connection.execute("select name, statement from pg_prepared_statements").fetchall()
+    ]
+    for connection in connections:
+        connection.close()
+    return found
+
+
+async def _publish(engine: AsyncEngine, table: Table, client: OutboxClient, name: str, count: int) -> None:
+    for number in range(count):
+        async with AsyncSession(engine) as session, session.begin():
+            body = f"{name}-{number}".encode()
+            key = f"k{number % 3}" if number % 2 else None
+            await publish(session, table, Envelope(queue="orders", body=body, key=key), wakeups=client.wakeups)
+
+
+@asynccontextmanager
+async def working(client: OutboxClient, table: Table, handle: Any, **options: Any) -> AsyncIterator[Worker]:
+    worker = Worker(client.engine, table, "orders", handle, client=client, **options)
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+async def test_publishers_and_two_workers_share_the_server_connections(
+    make: Make, pooler: URL, servers: int, table: Table
+) -> None:
+    handled: list[bytes] = []
+    done, troubles = asyncio.Event(), []
+
+    async def handle(claim: Claim) -> Outcome:
+        handled.append(claim.payload)
+        if len(handled) >= 90:
+            done.set()
+        return DONE
+
+    one, other = OutboxClient(make(), table), OutboxClient(make(), table)
+    for client in (one, other):
+        client.events.subscribe(troubles.append, ConnectionLost, LoopCrashed)
+    async with working(one, table, handle, max_workers=3), working(other, table, handle, max_workers=3):
+        async with asyncio.TaskGroup() as group:
+            for client, name in ((one, "a"), (other, "b"), (one, "c")):
+                group.create_task(_publish(make(), table, client, name, 30))
+        await asyncio.wait_for(done.wait(), LIMIT)
+    assert troubles == []
+    assert sorted(handled) == sorted(f"{name}-{number}".encode() for name in "abc" for number in range(30))
+    assert named_statements(pooler, servers) == []
+
+
+async def test_wire_knows_the_pooler_and_works(make: Make, pooler: URL, servers: int) -> None:
+    one, other = Wire(make()), Wire(make())
+    for _ in range(10):
+        for wire in (one, other):
+            assert (await wire.fetch(LEVEL, {}))[0][0] == "read committed"
+            assert (await wire.fetch(PID, {}))[0][0]
+    assert one.pooled
+    assert other.pooled
+    assert named_statements(pooler, servers) == []
+    await one.close()
+    await other.close()
+
+
+async def test_rollback_behind_the_pooler_leaves_nothing(make: Make, table: Table) -> None:
+    engine = make()
+    async with AsyncSession(engine) as session:
+        await publish(session, table, Envelope(queue="orders", body=b"lost"))
+        await publish(session, table, *[Envelope(queue="orders", body=b"lost")] * 3)
+        await session.rollback()
+        await publish(session, table, Envelope(queue="orders", body=b"kept"))
+        await session.commit()
+    async with engine.connect() as connection:
+        assert [row.payload for row in await connection.execute(table.select())] == [b"kept"]
+
+
+async def test_listening_through_the_pooler_is_recognised_as_deaf(make: Make, table: Table) -> None:
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    client = OutboxClient(make(), table)
+    client.events.subscribe(told.put_nowait, ListenerDeaf, ListenerReady)
+
+    async def handle(claim: Claim) -> Outcome:
+        return DONE
+
+    async with working(client, table, handle):
+        assert type(await asyncio.wait_for(told.get(), LIMIT)) is ListenerDeaf
+        assert not client.listener.is_hearing
+
+
+async def test_listen_dsn_goes_around_the_pooler(make: Make, database_url: URL, table: Table) -> None:
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    handled: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def handle(claim: Claim) -> Outcome:
+        handled.put_nowait(claim.payload)
+        return DONE
+
+    client = OutboxClient(make(), table, listen_dsn=plain(database_url), watch=False)
+    client.events.subscribe(told.put_nowait, ListenerDeaf, ListenerReady)
+    publisher = OutboxClient(make(), table)
+    async with working(client, table, handle, min_fetch_interval=60.0, max_fetch_interval=60.0):
+        assert type(await asyncio.wait_for(told.get(), LIMIT)) is ListenerReady
+        for number in range(5):
+            async with AsyncSession(publisher.engine) as session, session.begin():
+                await publish(session, table, Envelope(queue="orders", body=b"%d" % number), wakeups=publisher.wakeups)
+            assert await asyncio.wait_for(handled.get(), 5.0) == b"%d" % number
