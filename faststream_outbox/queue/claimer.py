@@ -36,6 +36,7 @@ class Claimer:
         self._wake = asyncio.Event()
         self._workers: dict[Worker, Intake] = {}
         self._is_keyed_turn = False
+        self._turn = 0
         self._failures = 0
         self._failing_since = 0.0
         self._idle = asyncio.Event()
@@ -160,8 +161,14 @@ class Claimer:
 
     def _quotas(self, open_: dict[Worker, Intake], now: float) -> list[tuple[Worker, Lane, int]]:
         quotas: list[tuple[Worker, Lane, int]] = []
-        for worker, intake in open_.items():
-            if lanes := intake.wet(keyed=False):
+        asked: set[tuple[str, int]] = set()
+        self._turn += 1
+        first = self._turn % len(open_) if open_ else 0
+        for worker, intake in [*open_.items()][first:] + [*open_.items()][:first]:
+            # One statement asks once for a lane: of two workers of a queue the other has its turn next.
+            lanes = [lane for lane in intake.wet(keyed=False) if (lane.queue, lane.priority) not in asked]
+            if lanes:
+                asked |= {(lane.queue, lane.priority) for lane in lanes}
                 intake.turn += 1
                 quotas += [(worker, lane, quota) for lane, quota in shares(lanes, worker.room, intake.turn, now)]
         return quotas
@@ -191,16 +198,20 @@ class Claimer:
     async def _claim_keys(self, open_: dict[Worker, Intake]) -> None:
         token = uuid4()
         wanted: dict[Key, tuple[Worker, int]] = {}
+        continued: list[bool] = []
         for worker, intake in open_.items():
             room = worker.room
             if keys := intake.keys.take(room):
                 run = max(1, min(room // len(keys), worker.longest_run))
-                wanted |= dict.fromkeys(keys, (worker, run))
+                new = [key for key in keys if key not in wanted]
+                wanted |= dict.fromkeys(new, (worker, run))
+                continued += [intake.keys.continues(key) for key in new]
         values = {
             "queues": [queue for queue, _ in wanted],
             "keys": [key for _, key in wanted],
             "runs": [run for _, run in wanted.values()],
             "ttls": [worker.options.lease_ttl_seconds for worker, _ in wanted.values()],
+            "continued": continued,
             "held_by_dead": [worker.options.on_dead == "block" for worker, _ in wanted.values()],
             "token": token,
         }

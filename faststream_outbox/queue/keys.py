@@ -15,13 +15,14 @@ NEVER = float("-inf")
 class KeyRing:
     """The line of keys, by priority."""
 
-    __slots__ = ("_again", "_in_hand", "_line", "_places", "_turn")
+    __slots__ = ("_again", "_continued", "_in_hand", "_line", "_places", "_turn")
 
     def __init__(self) -> None:
         self._line: dict[int, dict[Key, None]] = {}
         self._places: dict[Key, int] = {}
         self._in_hand: dict[Key, int] = {}
         self._again: dict[Key, int] = {}
+        self._continued: set[Key] = set()
         self._turn = 0
 
     def __len__(self) -> int:
@@ -77,4 +78,12 @@ class KeyRing:
         if again is None:
             return False
         self.found(key, again)
+        self._continued.add(key)
         return True
+
+    def continues(self, key: Key) -> bool:
+        """Whether a key just taken was last in our own hand."""
+        if key in self._continued:
+            self._continued.discard(key)
+            return True
+        return False

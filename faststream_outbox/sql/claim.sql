@@ -38,8 +38,9 @@ left join taken t on true
 -- Leases, for each key, the run of its first due messages, if nobody holds any message near its head.
 with wanted as materialized (
     select w.*
-    from unnest(:queues::text[], :keys::text[], :runs::int[], :ttls::float8[], :held_by_dead::boolean[])
-         with ordinality as w (queue, key, run, ttl, held_by_dead, n)
+    from unnest(:queues::text[], :keys::text[], :runs::int[], :ttls::float8[], :held_by_dead::boolean[],
+                :continued::boolean[])
+         with ordinality as w (queue, key, run, ttl, held_by_dead, continued, n)
     where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = w.queue)
       /*if dead*/
       and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
@@ -58,10 +59,16 @@ with wanted as materialized (
             where o.queue = w.queue and o.key = w.key
               and (o.deliveries_count > 0 or o.last_attempt_at is not null or o.next_attempt_at <= now())
             order by o.queue, o.key, o.id
-            limit w.run + 32
+            limit w.run + 8
         ) h
     ) m
     where m.is_free and m.due[1]
+      -- Lower ids may have appeared below a message in hand: look for a lease in all of the key, unless we held it last.
+      and (w.continued or cardinality(m.ids) < w.run + 8 or not exists (
+          select from {table} x
+          where x.queue = w.queue and x.key = w.key and x.id > m.ids[cardinality(m.ids)]
+            and x.acquired_at >= now() - make_interval(secs => w.ttl)
+      ))
 ), run as materialized (
     select h.n, h.length, h.more, u.place, u.token, u.id
     from head h

@@ -55,6 +55,10 @@ class Wire:
         self.pooled = False
         """Whether a pooler stands between this connection and the server."""
 
+    def sibling(self) -> "Wire":
+        """Another connection by the same recipe."""
+        return Wire(self._engine, timeout=self._timeout)
+
     @property
     def is_open(self) -> bool:
         """Whether a connection is held that has not failed."""

@@ -69,7 +69,7 @@ class Listener:
         self._lost.clear()
         self._heard.clear()
         await self._wire.listen(self._channel, self._take, self._lost.set)
-        await self._wire.fetch(self._sql["notify"], {"channel": self._channel, "payload": _TEST + self._sender})
+        await self._send_test()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HEARING_TEST):
                 while not self._heard.is_set():
@@ -80,6 +80,16 @@ class Listener:
             # What was sent while nobody listened is unknown: look everywhere once.
             self._receive(Hint(None))
         return self.is_hearing
+
+    async def _send_test(self) -> None:
+        # A pooler may lend the same server connection again, which always hears itself: another one must speak.
+        tester = self._wire.sibling() if self._wire.pooled else self._wire
+        try:
+            values = {"channel": self._channel, "payload": _TEST + self._sender}
+            await tester.fetch(self._sql["notify"], values)
+        finally:
+            if tester is not self._wire:
+                await tester.close()
 
     async def _hear(self) -> None:
         while not self._lost.is_set():

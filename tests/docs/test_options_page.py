@@ -13,7 +13,7 @@ PAGE = "docs/workers.md"
 
 def printed(heading: str) -> dict[str, Any]:
     """Names of options and their defaults, read as Python."""
-    return {names(name)[0]: eval(names(default)[0], vars(queue)) for name, default, _ in rows(PAGE, heading)}
+    return {names(name)[0]: eval(names(default)[0], dict(vars(queue))) for name, default, _ in rows(PAGE, heading)}
 
 
 def test_page_lists_every_option_of_a_worker_with_its_default() -> None:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import Enum
+from typing import Any
 
 LINGER_ZERO = struct.pack("ii", 1, 0)
 
@@ -29,16 +30,11 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[Any]] = set()
         self.way = Way.OPEN
         self.port = 0
-        self.accepted = 0
         self.swallowed = 0
         """Bytes that went nowhere."""
-
-    @property
-    def connections(self) -> int:
-        return len(self._pairs)
 
     def cut(self) -> int:
         """Reset every connection, and give their number."""
@@ -53,27 +49,44 @@ class Proxy:
                 end.transport.abort()
         return len(pairs)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a client until one of both ends is gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
-            answers, server = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
+            with contextlib.suppress(OSError):
+                answers, server = await asyncio.open_connection("127.0.0.1", self._target)
+                await self._serve(reader, writer, answers, server)
+        finally:
             writer.transport.abort()
-            return
-        pair = (writer, server)
+            self._serving.discard(task)
+
+    async def _serve(
+        self,
+        requests: asyncio.StreamReader,
+        client: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+    ) -> None:
+        pair = (client, server)
         self._pairs.add(pair)
         ways = [
-            asyncio.ensure_future(self._forward(reader, server, (Way.OPEN, Way.DEAF))),
-            asyncio.ensure_future(self._forward(answers, writer, (Way.OPEN,))),
+            asyncio.ensure_future(self._forward(requests, server, (Way.OPEN, Way.DEAF))),
+            asyncio.ensure_future(self._forward(answers, client, (Way.OPEN,))),
         ]
-        self._tasks.update(ways)
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         for task in ways:
             task.cancel()
-        self._tasks.difference_update(ways)
+        await asyncio.wait(ways)
         self._pairs.discard(pair)
-        for end in pair:
-            end.transport.abort()
+        server.transport.abort()
+
+    async def end(self) -> None:
+        """Reset every connection, and wait until nobody is served."""
+        while self._serving:
+            self.cut()
+            await asyncio.wait(self._serving, timeout=1.0)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ways: tuple[Way, ...]) -> None:
         with contextlib.suppress(OSError):
@@ -89,12 +102,10 @@ class Proxy:
 async def proxy_to(port: int) -> AsyncIterator[Proxy]:
     """A proxy in front of that port."""
     proxy = Proxy(port)
-    server = await asyncio.start_server(proxy._accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:
         yield proxy
     finally:
         server.close()
-        proxy.cut()
-        for task in list(proxy._tasks):
-            task.cancel()
+        await proxy.end()

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.errors import OutboxError
+from faststream_outbox.errors import InvalidMessage, OutboxError
 from faststream_outbox.publish import publish, publish_sync
 from tests.publish.conftest import Rows
 
@@ -158,6 +158,20 @@ async def test_refused_message_begins_no_transaction(engine: AsyncEngine, table:
         with pytest.raises(OutboxError):
             await publish(session, table, bad_one("queue empty"))
         assert not session.in_transaction()
+
+
+async def test_call_that_is_too_large_is_refused(
+    engine: AsyncEngine, table: Table, statements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faststream_outbox.envelope.MAX_BODY_BYTES", 100)
+    half = Envelope(queue="orders", body=b"x" * 60)
+    async with engine.begin() as connection:
+        with pytest.raises(InvalidMessage, match="bytes"):
+            await publish(connection, table, half, half)
+        with pytest.raises(InvalidMessage, match="bytes"):
+            await publish(connection, table, Envelope(queue="orders", body=b"", headers={"a": "x" * 100}))
+        assert statements == []
+        assert await publish(connection, table, half) == [1]
 
 
 @pytest.mark.parametrize("thing", [None, b"{}", {"queue": "orders"}, [Envelope(queue="orders", body=b"")]])

@@ -1,0 +1,180 @@
+"""Settling in the handler's own transaction: effects, messages and the finishing commit together or not at all."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.errors import LeaseLost
+from faststream_outbox.events import table as told
+from faststream_outbox.publish import publish
+from faststream_outbox.queue import DONE, SETTLED, Claim, NoRetry, Outcome
+from tests.queue.rig import Rig
+from tests.waiting import eventually
+
+
+@pytest.fixture
+async def ledger(driver_rig: Rig) -> Rig:
+    """A rig with a table of the application's."""
+    await driver_rig.sql("drop table if exists ledger")
+    await driver_rig.sql("create table ledger (entry text not null)")
+    return driver_rig
+
+
+async def entries(rig: Rig) -> list[str]:
+    return [row["entry"] for row in await rig.sql("select entry from ledger order by entry")]
+
+
+async def write(session: AsyncSession, claim: Claim) -> None:
+    await session.execute(text("insert into ledger values (:entry)"), {"entry": claim.payload.decode()})
+
+
+class TestCommit:
+    async def test_deletes_the_message_with_the_effects(self, ledger: Rig) -> None:
+        seen: list[int] = []
+
+        async def handle(claim: Claim) -> Outcome:
+            async with AsyncSession(ledger.engine) as session, session.begin():
+                await write(session, claim)
+                await ledger.client.settle_within(session, claim)
+                seen.append(len(await ledger.rows()))
+            seen.append(len(await ledger.rows()))
+            return SETTLED
+
+        await ledger.work(handle)
+        await ledger.put("a")
+        await ledger.witness.wait(told.Handled)
+        assert (seen, await entries(ledger)) == ([1, 0], ["a"])
+
+    async def test_publishes_with_the_effects(self, ledger: Rig) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            if claim.payload == b"next":
+                return DONE
+            async with AsyncSession(ledger.engine) as session, session.begin():
+                envelope = Envelope(queue="orders", body=b"next")
+                await publish(session, ledger.table, envelope, wakeups=ledger.client.wakeups)
+                await ledger.client.settle_within(session, claim)
+            return SETTLED
+
+        await ledger.work(handle)
+        await ledger.put("a")
+        await ledger.witness.wait(told.Handled, count=2)
+        await eventually(ledger.is_empty)
+
+    async def test_finishes_a_key_for_the_next_message(self, ledger: Rig) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            async with AsyncSession(ledger.engine) as session, session.begin():
+                await write(session, claim)
+                await ledger.client.settle_within(session, claim)
+            return SETTLED
+
+        await ledger.work(handle, max_workers=3)
+        await ledger.put("a", "b", "c", key="k")
+        await ledger.witness.wait(told.Handled, count=3)
+        assert await entries(ledger) == ["a", "b", "c"]
+
+
+class TestRollback:
+    async def test_keeps_the_message_and_nothing_else(self, ledger: Rig) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            async with AsyncSession(ledger.engine) as session, session.begin():
+                await write(session, claim)
+                envelope = Envelope(queue="orders", body=b"never")
+                await publish(session, ledger.table, envelope, wakeups=ledger.client.wakeups)
+                await ledger.client.settle_within(session, claim)
+                raise ValueError("after all")
+            return SETTLED
+
+        await ledger.work(handle, retry_strategy=NoRetry())
+        await ledger.put("a")
+        await ledger.witness.wait(told.Died)
+        (letter,) = await ledger.dead()
+        assert (await entries(ledger), letter["payload"], letter["attempts_count"]) == ([], b"a", 1)
+        assert await ledger.is_empty()
+
+
+class TestLostLease:
+    async def test_raises_and_leaves_nothing(self, ledger: Rig) -> None:
+        raised: list[BaseException] = []
+
+        async def handle(claim: Claim) -> Outcome:
+            await ledger.sql("update {t} set acquired_token = gen_random_uuid()")
+            try:
+                async with AsyncSession(ledger.engine) as session, session.begin():
+                    await write(session, claim)
+                    await ledger.client.settle_within(session, claim)
+            except LeaseLost as error:
+                raised.append(error)
+                raise
+            return SETTLED
+
+        await ledger.work(handle)
+        (number,) = await ledger.put("a")
+        await ledger.witness.wait(told.LeaseLost)
+        assert str(raised[0]).startswith(f"The lease of message {number} of 'orders' is gone; roll")
+        assert (await entries(ledger), (await ledger.row())["attempts_count"], await ledger.dead()) == ([], 0, [])
+
+    async def test_taken_over_by_another_the_effects_are_there_once(self, ledger: Rig) -> None:
+        """The slow one wakes up after its message was handled elsewhere."""
+        wake = asyncio.Event()
+
+        async def settle(claim: Claim) -> Outcome:
+            async with AsyncSession(ledger.engine) as session, session.begin():
+                await write(session, claim)
+                await ledger.client.settle_within(session, claim)
+            return SETTLED
+
+        async def slow(claim: Claim) -> Outcome:
+            await wake.wait()
+            return await settle(claim)
+
+        await ledger.work(slow)
+        await ledger.put("a")
+        await ledger.witness.wait(told.Started)
+        await ledger.sql("update {t} set acquired_at = now() - interval '1 h'")
+        await ledger.work(settle, client=ledger.another_client())
+        await ledger.witness.wait(told.Handled)
+        wake.set()
+        await ledger.witness.wait(told.LeaseLost)
+        assert (await entries(ledger), await ledger.is_empty()) == (["a"], True)
+
+
+class TestConnections:
+    async def test_any_connection_of_the_callers_will_do(self, ledger: Rig) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            async with ledger.engine.begin() as connection:
+                await ledger.client.settle_within(connection, claim)
+            return SETTLED
+
+        await ledger.work(handle)
+        await ledger.put("a")
+        await ledger.witness.wait(told.Handled)
+        assert await ledger.is_empty()
+
+    async def test_a_transaction_that_stays_open_holds_up_nobody_else(self, ledger: Rig) -> None:
+        """Its row is locked; leases of others are renewed and their outcomes written all the same."""
+        finish = asyncio.Event()
+
+        async def handle(claim: Claim) -> Outcome:
+            if claim.payload == b"plain":
+                return DONE
+            if claim.payload == b"long":
+                await finish.wait()
+                return DONE
+            async with AsyncSession(ledger.engine) as session, session.begin():
+                await ledger.client.settle_within(session, claim)
+                await finish.wait()
+            return SETTLED
+
+        await ledger.work(handle, max_workers=3, lease_ttl_seconds=1.5)
+        await ledger.put("within", "long")
+        await ledger.witness.wait(told.Started, count=2)
+        for count in range(1, 16):
+            await ledger.put("plain")
+            await ledger.witness.wait(told.Handled, count=count, timeout=5)
+            await asyncio.sleep(0.2)
+        finish.set()
+        await ledger.witness.wait(told.Handled, count=17)
+        assert (ledger.witness.of(told.LeaseLost), len(ledger.witness.of(told.Started))) == ([], 17)
