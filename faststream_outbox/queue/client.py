@@ -33,7 +33,7 @@ from faststream_outbox.schema.names import Names, quoted_name
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.through import AnySession, through
-from faststream_outbox.sql.wire import Wire
+from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
 from faststream_outbox.wakeup import NotifyMode
 from faststream_outbox.wakeup.hint import Hint
 from faststream_outbox.wakeup.listener import Listener
@@ -129,6 +129,8 @@ class OutboxClient:
     async def attach(self, worker: Worker) -> Intake:
         """Serve this worker; the first one starts the loops."""
         self._workers.append(worker)
+        # A connection that died silently must be given up before the leases that wait for it run out.
+        self._settle_wire.timeout = min(STATEMENT_TIMEOUT, max(1.0, min(self._ttls()) / 3))
         if len(self._workers) == 1:
             self._detach = self.wakeups.attach(self._hinted, self._settle_wire)
             for service in self._services:

@@ -73,12 +73,15 @@ class Settler:
             await self._wake.wait()
             self._wake.clear()
             while self._pending:
-                self._writing, self._pending = (
-                    self._pending[:MOST_PER_STATEMENT],
-                    self._pending[MOST_PER_STATEMENT:],
-                )
-                await self._write(self._writing)
-                self._writing = []
+                self._writing = self._pending[:MOST_PER_STATEMENT]
+                self._pending = self._pending[MOST_PER_STATEMENT:]
+                try:
+                    await self.write(self._writing)
+                except BaseException:
+                    self._pending[:0] = [item for item in self._writing if item[0] in item[0].worker.unsettled]
+                    raise
+                finally:
+                    self._writing = []
 
     def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget what this worker could not get written; its claims stay leased until that ends."""
@@ -86,7 +89,8 @@ class Settler:
         self._pending = [item for item in self._pending if item[0].worker is not worker]
         return left
 
-    async def _write(self, ended: Sequence[Ended]) -> None:
+    async def write(self, ended: Sequence[Ended]) -> None:
+        """Write these outcomes, however long it takes."""
         kinds: dict[type[Any], list[Ended]] = {}
         for item in ended:
             kinds.setdefault(type(item[1]), []).append(item)
@@ -115,10 +119,20 @@ class Settler:
                 continue
             if failures:
                 self._events.emit(told.ConnectionRestored("settle", loop.time() - began))
-                # The first try may have been written before its answer was lost.
-                written |= {claim.id for claim, _ in items if not claim.is_lost}
+                written |= await self._written_before(items, written)
             self._close(items, written)
             return
+
+    async def _written_before(self, items: list[Ended], written: set[int]) -> set[int]:
+        """What an earlier try wrote before its answer was lost: rows that nobody else holds or has ended."""
+        missing = {claim.id: outcome for claim, outcome in items if claim.id not in written}
+        rows = await self._wire.fetch(self._sql["remains"], {"ids": list(missing)}) if missing else []
+        stays = {row[0]: row[1] for row in rows}
+        return {
+            row_id
+            for row_id, outcome in missing.items()
+            if (not stays.get(row_id) if isinstance(outcome, Retry | Release) else row_id not in stays)
+        }
 
     async def _set_apart(self, items: list[Ended], error: Exception) -> None:
         """Write outcomes of which the server refused one, one by one, and park what it refuses alone."""
@@ -181,8 +195,16 @@ class Settler:
             "tokens": [claim.acquired_token for claim, _ in items],
             "reasons": [storable(reason, 1000) for reason in reasons],
         }
-        rows = await self._wire.fetch(self._sql["settle_parked"], values)
-        self._close(items, {row[0] for row in rows})
+        failures = 0
+        while True:
+            try:
+                rows = await self._wire.fetch(self._sql["settle_parked"], values)
+            except Exception:  # noqa: BLE001 - the reason was told; tried again until it is written
+                failures += 1
+                await asyncio.sleep(pause_after(failures))
+            else:
+                self._close(items, {row[0] for row in rows})
+                return
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:
         for claim, outcome in items:

@@ -128,3 +128,9 @@ with standing as materialized (
 )
 select s.id, s.id = any (array(select r.id from renewed r))
 from standing s
+
+-- name: remains
+-- Which of these messages are still in the table, and whether somebody holds them.
+select o.id, o.acquired_token is not null
+from unnest(:ids::bigint[]) as d (id)
+cross join lateral (select t.id, t.acquired_token from {table} t where t.id = d.id limit 1) o

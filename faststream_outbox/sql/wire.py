@@ -10,8 +10,8 @@ Used by the queue's and the log's loops, the listener and the notifier.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
@@ -21,6 +21,7 @@ from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.sql import Statement
 
 Row = Sequence[Any]
+T = TypeVar("T")
 
 _PROBE = "select pg_backend_pid(), current_setting('default_transaction_isolation'), pg_is_in_recovery()"
 _BEGIN = "begin isolation level read committed"
@@ -47,7 +48,8 @@ class Wire:
             raise ConnectionUnusable(msg)
         self._engine = engine
         self._asyncpg = driver == "asyncpg"
-        self._timeout = timeout
+        self.timeout = timeout
+        """Seconds that a statement may take before its connection is given up."""
         self._lock = asyncio.Lock()
         self._proxied: PoolProxiedConnection | None = None
         self._driver: Any = None  # an asyncpg or psycopg connection, neither of which need be installed
@@ -57,7 +59,7 @@ class Wire:
 
     def sibling(self) -> "Wire":
         """Another connection by the same recipe."""
-        return Wire(self._engine, timeout=self._timeout)
+        return Wire(self._engine, timeout=self.timeout)
 
     @property
     def is_open(self) -> bool:
@@ -68,17 +70,36 @@ class Wire:
         """Run one statement as one transaction and return its rows."""
         async with self._lock:
             try:
-                async with asyncio.timeout(self._timeout):
-                    if self._driver is None:
-                        await self._open()
-                    return await self._run(statement, values)
+                async with asyncio.timeout(self.timeout):
+                    return await self._interruptible(self._run(statement, values))
             except BaseException:
                 # Cancelled or failed half-way: what the connection will answer next is unknown.
                 await self._discard()
                 raise
 
+    async def _interruptible(self, running: Coroutine[Any, Any, T]) -> T:
+        """End the connection before what runs on it is cancelled.
+
+        psycopg answers a cancellation by asking the server to cancel, and waits for that: ten seconds where
+        nobody answers, and for ever in older versions.
+        """
+        if self._asyncpg:
+            return await running
+        task = asyncio.ensure_future(running)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._driver is not None:
+                self._driver.pgconn.finish()
+            task.cancel()
+            # While it connects there is nothing to end yet; it is left to itself.
+            await asyncio.wait([task], timeout=1.0)
+            raise
+
     async def _run(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
-        driver = self._driver
+        if self._driver is None:
+            await self._open()
+        driver: Any = self._driver
         if self._asyncpg:
             arguments = statement.arguments(values)
             if not self._explicit:
@@ -128,20 +149,23 @@ class Wire:
         """Open the connection, LISTEN on `channel`, and call `receive` with each payload."""
         async with self._lock:
             try:
-                async with asyncio.timeout(self._timeout):
-                    if self._driver is None:
-                        await self._open()
-                    driver: Any = self._driver
-                    if self._asyncpg:
-                        driver.add_termination_listener(lambda _: lost())
-                        await driver.add_listener(channel, lambda *sent: receive(sent[3]))
-                    else:
-                        quoted = '"' + channel.replace('"', '""') + '"'
-                        driver.add_notify_handler(lambda notify: receive(notify.payload))
-                        await driver.execute(f"listen {quoted}")
+                async with asyncio.timeout(self.timeout):
+                    await self._interruptible(self._subscribe(channel, receive, lost))
             except BaseException:
                 await self._discard()
                 raise
+
+    async def _subscribe(self, channel: str, receive: Callable[[str], None], lost: Callable[[], None]) -> None:
+        if self._driver is None:
+            await self._open()
+        driver: Any = self._driver
+        if self._asyncpg:
+            driver.add_termination_listener(lambda _: lost())
+            await driver.add_listener(channel, lambda *sent: receive(sent[3]))
+        else:
+            quoted = '"' + channel.replace('"', '""') + '"'
+            driver.add_notify_handler(lambda notify: receive(notify.payload))
+            await driver.execute(f"listen {quoted}")
 
     async def wait_readable(self) -> None:
         """Wait until the server has sent something; needed where the driver does not read by itself."""
@@ -162,12 +186,12 @@ class Wire:
         self._proxied = self._driver = None
         if proxied is None:
             return
-        if self._asyncpg and driver is not None:
+        if self._asyncpg:
             driver.terminate()
-        with contextlib.suppress(Exception):
-            # Closing what is broken may fail; it is closed all the same, and nobody can act on the error.
-            async with asyncio.timeout(1.0):
-                await greenlet_spawn(proxied.close)
+        else:
+            driver.pgconn.finish()
+        # Not closed: the pool would send a rollback first, and log its failure on a broken connection as an error.
+        proxied.invalidate()
 
     async def close(self) -> None:
         """Close the connection; the next statement would open another."""

@@ -31,11 +31,13 @@ async def kill_at_random(children: Troupe, part: Part, chance: random.Random, se
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     kills = 0
-    while loop.time() < until:
-        await asyncio.sleep(chance.uniform(0.8, 2.0))
-        await chance.choice(children.alive).kill()
-        kills += 1
-        await children.start(part)
+    async with asyncio.TaskGroup() as starting:
+        while loop.time() < until:
+            await asyncio.sleep(chance.uniform(0.5, 1.5))
+            if children.alive:
+                await chance.choice(children.alive).kill()
+                kills += 1
+                starting.create_task(children.start(part))
     return kills
 
 

@@ -54,7 +54,8 @@ def put(connection: psycopg.Connection[Any]) -> int:
 def claim(connection: psycopg.Connection[Any], table: Table) -> list[int]:
     """A claim of the key as a worker sends it, in a transaction that stays open."""
     statement = statements("claim", Names.of(table))["claim_keys"]
-    values = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "token": uuid4()}
+    key = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "continued": [False]}
+    values = key | {"token": uuid4()}
     return [row[0] for row in connection.execute(statement.pyformat, values).fetchall()]
 
 

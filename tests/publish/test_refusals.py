@@ -6,13 +6,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Engine, Table, text
+from sqlalchemy import MetaData, Table, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidMessage, OutboxError
 from faststream_outbox.publish import publish, publish_sync
+from faststream_outbox.schema import make_outbox_table
 from tests.publish.conftest import Rows
 
 NOW = datetime.now(UTC)
@@ -146,10 +147,11 @@ async def test_bad_message_is_refused_and_its_transaction_commits(
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_message_is_refused_by_a_sync_session(kind: str, sync_engine: Engine, table: Table) -> None:
-    with Session(sync_engine) as session:
+def test_bad_message_is_refused_by_a_sync_session_before_it_connects(kind: str) -> None:
+    nowhere = create_engine("postgresql+psycopg://nobody@127.0.0.1:1/nothing")
+    with Session(nowhere) as session:
         with pytest.raises((ValueError, TypeError)):
-            publish_sync(session, table, bad_one(kind))
+            publish_sync(session, make_outbox_table(MetaData()), bad_one(kind))
         assert not session.in_transaction()
 
 

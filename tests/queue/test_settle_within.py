@@ -1,6 +1,7 @@
 """Settling in the handler's own transaction: effects, messages and the finishing commit together or not at all."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import text
@@ -16,11 +17,12 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-async def ledger(driver_rig: Rig) -> Rig:
+async def ledger(driver_rig: Rig) -> AsyncIterator[Rig]:
     """A rig with a table of the application's."""
-    await driver_rig.sql("drop table if exists ledger")
     await driver_rig.sql("create table ledger (entry text not null)")
-    return driver_rig
+    yield driver_rig
+    await driver_rig.close()
+    await driver_rig.sql("drop table ledger")
 
 
 async def entries(rig: Rig) -> list[str]:

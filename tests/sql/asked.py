@@ -17,6 +17,7 @@ BATCH = 100
 WINDOW = 500
 RUNS = 20
 RUN = 5
+LOOK_AHEAD = 8
 TTL = 60.0
 
 
@@ -54,6 +55,18 @@ def _settled(state: State) -> dict[str, Any]:
     return {"ids": ids, "tokens": [TOKEN] * len(ids)}
 
 
+def _runs(*, continued: bool) -> dict[str, Any]:
+    return {
+        "queues": ["ledger"] * RUNS,
+        "keys": [f"k{number:04}" for number in range(RUNS)],
+        "runs": [RUN] * RUNS,
+        "ttls": [TTL] * RUNS,
+        "held_by_dead": [True] * RUNS,
+        "continued": [continued] * RUNS,
+        "token": uuid4(),
+    }
+
+
 def questions(state: State) -> Iterator[Question]:
     """The statements of steady work."""
     now = datetime.now(UTC)
@@ -61,15 +74,8 @@ def questions(state: State) -> Iterator[Question]:
     floor = now - timedelta(minutes=1 if state.dead_entries else 60)
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim", lanes(floor), claim, BATCH)
-    runs = {
-        "queues": ["ledger"] * RUNS,
-        "keys": [f"k{number:04}" for number in range(RUNS)],
-        "runs": [RUN] * RUNS,
-        "ttls": [TTL] * RUNS,
-        "held_by_dead": [True] * RUNS,
-        "token": uuid4(),
-    }
-    yield Question("claim", "claim_keys", runs, _indexes(state, "key_idx", "timer_id_uq", "Tid Scan"), RUNS * (RUN + 3))
+    by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim_keys", _runs(continued=True), by_key, RUNS * (RUN + LOOK_AHEAD))
     place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0], "graces": [1.0]}
     yield Question("claim", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
     due = {"queues": ["orders", "ledger", "timers"], "priorities": [0] * 3, "keyed": [False, True, False]}
@@ -92,6 +98,9 @@ def rounds(state: State) -> Iterator[Question]:
     """The statements that look from the beginning."""
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim", lanes(BEGINNING), claim, BATCH)
+    # A key that this process did not hold last is searched for a lease of somebody else's.
+    by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim_keys", _runs(continued=False), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
     walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL}
     yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
     both = _indexes(state, "claim_idx", "key_due_idx")
@@ -112,4 +121,4 @@ STEADY = (
     "renew",
     "cancel_timer",
 )
-SLOW = ("claim", "walk_keys", "survey", "unprocessed_of_queue")
+SLOW = ("claim", "claim_keys", "walk_keys", "survey", "unprocessed_of_queue")

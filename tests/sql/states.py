@@ -7,7 +7,7 @@ key's head leased. Each has the same queues, so that the same statements can be 
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, LiteralString, cast
 from uuid import UUID
 
@@ -33,6 +33,8 @@ class State:
     connection: psycopg.Connection[Any]
     names: Names
     dead_entries: int = 0
+    depth: int = 0
+    """Messages of each key."""
 
     def execute(self, statement: str) -> psycopg.Cursor[Any]:
         """Run a statement; `{t}` stands for the table."""
@@ -88,7 +90,7 @@ def young(dsn: str) -> Iterator[State]:
     with _empty(dsn, "young") as state:
         state.hold(HELD)
         state.mix(unit=5_000, depth=100)
-        yield state
+        yield replace(state, depth=100)
 
 
 @contextmanager
@@ -115,9 +117,9 @@ def churned(dsn: str) -> Iterator[State]:
         state.execute("analyze {t}")
         state.hold(HELD)
         state.fill(200, "'orders'", next_attempt_at="now() - interval '1 second'")
-        state.fill(200, "'ledger'", key="'k' || lpad((n % 20)::text, 4, '0')", next_attempt_at="now()")
+        state.fill(50 * KEYS, "'ledger'", key=_KEY, next_attempt_at="now()")
         state.fill(100, "'timers'", timer_id="'t' || n", next_attempt_at=_LATER)
-        yield State(state.connection, state.names, dead)
+        yield replace(state, dead_entries=dead, depth=50)
 
 
 @contextmanager
@@ -131,4 +133,4 @@ def crowded(dsn: str) -> Iterator[State]:
             f" where queue = 'ledger' and id <= (select min(id) + {KEYS - 1} from {{t}} where queue = 'ledger')"
         )
         state.execute("analyze {t}")
-        yield state
+        yield replace(state, depth=1_000)

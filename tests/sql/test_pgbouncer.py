@@ -114,8 +114,10 @@ async def test_publishers_and_two_workers_share_the_server_connections(
     assert named_statements(pooler, servers) == []
 
 
-async def test_wire_knows_the_pooler_and_works(make: Make, pooler: URL, servers: int) -> None:
-    one, other = Wire(make()), Wire(make())
+@pytest.mark.parametrize("driver", SETTINGS)
+async def test_wire_knows_the_pooler_and_needs_no_settings(driver: str, pooler: URL, servers: int) -> None:
+    engine = create_async_engine(pooler.set(drivername=f"postgresql+{driver}"))
+    one, other = Wire(engine), Wire(engine)
     for _ in range(10):
         for wire in (one, other):
             assert (await wire.fetch(LEVEL, {}))[0][0] == "read committed"

@@ -1,0 +1,170 @@
+"""Claiming and settling on tables in memory: the answers to the statements of claim.sql and settle.sql."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from faststream_outbox.broker.memory import FAR, MemoryRow, MemoryTables
+from faststream_outbox.sql.wire import Row
+
+
+class ClaimableTables(MemoryTables):
+    """Tables that workers can claim from."""
+
+    def _claim(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        taken: list[MemoryRow] = []
+        for queue, priority, floor_at, floor_id, grace, quota, ttl in zip(
+            values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"], values["graces"],
+            values["quotas"], values["ttls"], strict=True,
+        ):  # fmt: skip
+            if self._is_paused(queue):
+                continue
+            above = self._above(queue, priority, floor_at, floor_id, grace, now, keyed=False)
+            taken += [row for row in above if row.is_free(now, ttl) and row not in taken][:quota]
+        for row in taken:
+            self._lease(row, values["token"], now)
+        return [row.claimed(now, False) for row in taken] or [(*(None,) * 14, now, False)]
+
+    def _lease(self, row: MemoryRow, token: Any, now: datetime) -> None:
+        row.acquired_token, row.acquired_at = token, now
+        row.deliveries_count += 1
+
+    def _above(
+        self,
+        queue: str,
+        priority: int,
+        floor_at: datetime | None,
+        floor_id: int,
+        grace: float,
+        now: datetime,
+        *,
+        keyed: bool,
+    ) -> list[MemoryRow]:
+        floor = None if floor_at is None else (floor_at, floor_id)
+        if floor is not None and floor[0] > now - timedelta(seconds=grace):
+            floor = (now - timedelta(seconds=grace), 0) if grace else floor
+        return [
+            row
+            for row in self._of(queue, keyed=keyed)
+            if row.priority == priority
+            and row.next_attempt_at <= now
+            and (floor is None or (row.next_attempt_at, row.id) > floor)
+        ]
+
+    def _claim_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for queue, key, run, ttl, held_by_dead in zip(
+            values["queues"], values["keys"], values["runs"], values["ttls"], values["held_by_dead"], strict=True
+        ):
+            dead = held_by_dead and any((d["queue"], d["key"]) == (queue, key) for d in self.dlq_rows)
+            of_key = sorted((row for row in self._of(queue) if row.key == key), key=lambda row: row.id)
+            active = [row for row in of_key if row.is_active(now)]
+            if dead or self._is_paused(queue) or not all(row.is_free(now, ttl) for row in of_key):
+                continue
+            ready: list[MemoryRow] = []
+            for row in active[:run]:
+                if row.next_attempt_at > now:
+                    break
+                ready.append(row)
+            for row in ready:
+                self._lease(row, values["token"], now)
+                yield row.claimed(now, len(active) > run)
+
+    def _find_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for queue, priority, floor_at, floor_id, grace, quota in zip(
+            values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"], values["graces"],
+            values["quotas"], strict=True,
+        ):  # fmt: skip
+            rows = self._above(queue, priority, floor_at, floor_id, grace, now, keyed=True)[:quota]
+            for row in rows:
+                yield queue, priority, row.key, row.next_attempt_at, row.id, now
+            if not rows:
+                yield queue, priority, None, None, None, now
+
+    def _walk_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        rows = [row for row in self._of(values["queue"], keyed=True) if row.key and row.key > values["after"]]
+        for key in sorted({row.key for row in rows if row.key})[: values["keys"]]:
+            active = [row for row in rows if row.key == key and row.is_active(now)]
+            head = min(active, key=lambda row: row.id, default=None)
+            is_claimable = head is not None and head.next_attempt_at <= now and head.is_free(now, values["ttl"])
+            yield key, is_claimable, None if head is None else head.priority
+
+    def _survey(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        rows = [row for row in self.rows if row.queue in values["queues"]]
+        return sorted({(row.queue, row.key is not None, row.priority) for row in rows})
+
+    def _next_due(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for queue, priority, keyed, floor_at in zip(
+            values["queues"], values["priorities"], values["keyed"], values["floor_ats"], strict=True
+        ):
+            for row in self._of(queue, keyed=keyed):
+                if (
+                    row.priority == priority
+                    and (floor_at is None or row.next_attempt_at > floor_at)
+                    and row.next_attempt_at < FAR
+                ):
+                    yield queue, priority, keyed, (row.next_attempt_at - now).total_seconds()
+                    break
+
+    def _settle_done(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for _, row in self._held(values):
+            self.rows.remove(row)
+            yield (row.id,)
+
+    def _settle_retry(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for place, row in self._held(values):
+            attempt = values["attempts"][place]
+            row.release()
+            row.next_attempt_at = now + timedelta(seconds=values["delays"][place])
+            row.attempts_count += attempt
+            row.deliveries_count += attempt - 1
+            row.first_attempt_at = row.first_attempt_at or now
+            row.last_attempt_at = now
+            yield row.id, row.next_attempt_at
+
+    def _settle_release(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for place, row in self._held(values):
+            row.release()
+            row.deliveries_count -= values["uncounted"][place]
+            yield (row.id,)
+
+    def _settle_dead(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for place, row in self._held(values):
+            self.rows.remove(row)
+            self.dlq_rows.append(
+                {
+                    "id": len(self.dlq_rows) + 1,
+                    "original_id": row.id,
+                    "message_id": row.message_id,
+                    "queue": row.queue,
+                    "payload": row.payload,
+                    "headers": row.headers,
+                    "key": row.key,
+                    "priority": row.priority,
+                    "timer_id": row.timer_id,
+                    "attempts_count": row.attempts_count + values["attempts"][place],
+                    "deliveries_count": row.deliveries_count,
+                    "created_at": row.created_at,
+                    "first_attempt_at": row.first_attempt_at or now,
+                    "last_attempt_at": now,
+                    "failed_at": now,
+                    "failure_reason": values["reasons"][place],
+                    "last_exception": values["exceptions"][place],
+                    "error_type": values["error_types"][place],
+                    "error_message": values["error_messages"][place],
+                    "traceback": values["tracebacks"][place],
+                }
+            )
+            yield (row.id,)
+
+    def _settle_parked(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for place, row in self._held(values):
+            row.release()
+            row.next_attempt_at, row.last_attempt_at = FAR, now
+            row.attempts_count += 1
+            row.headers = (row.headers or {}) | {"x-outbox-failure": values["reasons"][place]}
+            yield (row.id,)
+
+    def _renew(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for _, row in self._held(values):
+            row.acquired_at = now
+            yield row.id, True
