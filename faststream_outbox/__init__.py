@@ -8,6 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from faststream_outbox.broker import (
+        OutboxBatchMessage,
+        OutboxBroker,
+        OutboxMessage,
+        OutboxPublisher,
+        OutboxResponse,
+        OutboxRoute,
+        OutboxRoutePublisher,
+        OutboxRouter,
+        TestOutboxBroker,
+    )
     from faststream_outbox.envelope import Envelope, TimerConflict
     from faststream_outbox.events.recorder import MetricsRecorder
     from faststream_outbox.queue.retry import (
@@ -31,7 +42,16 @@ _HOMES = {
     "LinearRetry": "queue.retry",
     "MetricsRecorder": "events.recorder",
     "NoRetry": "queue.retry",
+    "OutboxBatchMessage": "broker",
+    "OutboxBroker": "broker",
+    "OutboxMessage": "broker",
+    "OutboxPublisher": "broker",
+    "OutboxResponse": "broker",
+    "OutboxRoute": "broker",
+    "OutboxRoutePublisher": "broker",
+    "OutboxRouter": "broker",
     "RetryStrategyProto": "queue.retry",
+    "TestOutboxBroker": "broker",
     "TimerConflict": "envelope",
     "make_dlq_table": "schema",
     "make_outbox_table": "schema",
@@ -46,7 +66,16 @@ __all__ = [
     "LinearRetry",
     "MetricsRecorder",
     "NoRetry",
+    "OutboxBatchMessage",
+    "OutboxBroker",
+    "OutboxMessage",
+    "OutboxPublisher",
+    "OutboxResponse",
+    "OutboxRoute",
+    "OutboxRoutePublisher",
+    "OutboxRouter",
     "RetryStrategyProto",
+    "TestOutboxBroker",
     "TimerConflict",
     "make_dlq_table",
     "make_outbox_table",

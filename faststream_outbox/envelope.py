@@ -19,7 +19,8 @@ from faststream_outbox.schema.tables import NAME_LENGTH
 
 TimerConflict = Literal["ignore", "extend", "replace"]
 
-MAX_BODY_BYTES = 1_000_000_000
+MAX_BODY_BYTES = 250_000_000
+"""What every driver carries in one statement."""
 MAX_DELAY = timedelta(days=365_000)
 SMALLINT = range(-32768, 32768)
 

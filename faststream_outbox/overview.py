@@ -53,10 +53,11 @@ async def fetch_unprocessed(
         name = "unprocessed_of_queue"
     opened = await through(session, table)
     rows = await opened.fetch(opened.sql("publish", name), values)
-    return [_message(row) for row in rows]
+    return [as_unprocessed(row) for row in rows]
 
 
-def _message(row: Sequence[Any]) -> Unprocessed:
+def as_unprocessed(row: Sequence[Any]) -> Unprocessed:
+    """A row of the statements that look."""
     headers = json.loads(row[3] or "{}")
     columns = [*row[:3], headers if isinstance(headers, dict) else {}, *row[4:]]
     return Unprocessed(*columns)

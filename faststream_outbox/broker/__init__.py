@@ -6,6 +6,7 @@ from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox.broker.router import OutboxRoute, OutboxRoutePublisher, OutboxRouter
 from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.broker.testing import TestOutboxBroker
 
 __all__ = [
     "OutboxBatchMessage",
@@ -18,4 +19,5 @@ __all__ = [
     "OutboxRoutePublisher",
     "OutboxRouter",
     "OutboxSubscriber",
+    "TestOutboxBroker",
 ]

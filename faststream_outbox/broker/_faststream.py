@@ -4,6 +4,8 @@ FastStream has no public interface for brokers outside its tree yet. This is the
 imports from `faststream._internal`; when a release moves something, it moves here.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from faststream._internal.broker import BrokerUsecase
 from faststream._internal.broker.registrator import Registrator
 from faststream._internal.broker.router import ArgsContainer, BrokerRouter, SubscriberRoute
@@ -30,6 +32,20 @@ from faststream._internal.producer import ProducerProto
 from faststream._internal.testing.broker import EnterType, TestBroker, change_producer
 from faststream._internal.types import AsyncCallable, CustomCallable, IdGenerator
 
+if TYPE_CHECKING:
+    from faststream._internal.fastapi import StreamRouter
+else:
+
+    def __getattr__(name: str) -> Any:
+        # Late, because it needs FastAPI, which need not be installed.
+        if name == "StreamRouter":
+            from faststream._internal.fastapi import StreamRouter
+
+            return StreamRouter
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+
+
 __all__ = [
     "EMPTY",
     "ArgsContainer",
@@ -55,6 +71,7 @@ __all__ = [
     "PublisherUsecase",
     "PublisherUsecaseConfig",
     "Registrator",
+    "StreamRouter",
     "SubscriberRoute",
     "SubscriberSpecification",
     "SubscriberSpecificationConfig",

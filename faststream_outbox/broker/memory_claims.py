@@ -22,11 +22,12 @@ class ClaimableTables(MemoryTables):
             above = self._above(queue, priority, floor_at, floor_id, grace, now, keyed=False)
             taken += [row for row in above if row.is_free(now, ttl) and row not in taken][:quota]
         for row in taken:
-            self._lease(row, values["token"], now)
-        return [row.claimed(now, False) for row in taken] or [(*(None,) * 14, now, False)]
+            self.lease(row, values["token"])
+        return [row.claimed(now, more=False) for row in taken] or [(*(None,) * 14, now, False)]
 
-    def _lease(self, row: MemoryRow, token: Any, now: datetime) -> None:
-        row.acquired_token, row.acquired_at = token, now
+    def lease(self, row: MemoryRow, token: Any) -> None:
+        """Take a lease."""
+        row.acquired_token, row.acquired_at = token, self.now()
         row.deliveries_count += 1
 
     def _above(
@@ -66,8 +67,8 @@ class ClaimableTables(MemoryTables):
                     break
                 ready.append(row)
             for row in ready:
-                self._lease(row, values["token"], now)
-                yield row.claimed(now, len(active) > run)
+                self.lease(row, values["token"])
+                yield row.claimed(now, more=len(active) > run)
 
     def _find_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for queue, priority, floor_at, floor_id, grace, quota in zip(
@@ -163,6 +164,9 @@ class ClaimableTables(MemoryTables):
             row.attempts_count += 1
             row.headers = (row.headers or {}) | {"x-outbox-failure": values["reasons"][place]}
             yield (row.id,)
+
+    def _remains(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        return [(row.id, row.acquired_token is not None) for row in self.rows if row.id in values["ids"]]
 
     def _renew(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for _, row in self._held(values):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from faststream.exceptions import FeatureNotSupportedException
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker._faststream import (
     BatchCodecProto,
@@ -24,7 +23,9 @@ from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidMessage, OutboxError
-from faststream_outbox.publish import publish, publish_sync
+from faststream_outbox.overview import Unprocessed, fetch_unprocessed
+from faststream_outbox.publish import cancel_timer, publish, publish_sync
+from faststream_outbox.sql.through import AnySession
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.config import OutboxBrokerConfig
@@ -79,16 +80,29 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         )
         raise FeatureNotSupportedException(msg)
 
-    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
-        client = self._config.client
+    async def cancel_timer(self, session: AnySession, queue: str, timer_id: str) -> bool:
+        """Delete a timer that nobody holds."""
+        return await cancel_timer(session, self._config.client.table, queue=queue, timer_id=timer_id)
+
+    async def fetch_unprocessed(self, session: AnySession, queue: str | None, limit: int) -> list[Unprocessed]:
+        """Messages that are not finished."""
+        return await fetch_unprocessed(session, self._config.client.table, queue=queue, limit=limit)
+
+    def _session(self, cmd: OutboxPublishCommand) -> AnySession:
+        """The transaction that a command belongs to; None if it may have one of its own."""
         session = cmd.session
         if session is None:
             session = self._config.fd_config.context.get_local(SESSION)
+        if session is None and not (self._config.autocommit or cmd.may_commit):
+            raise SessionRequired(_WITHOUT_SESSION)
+        return session
+
+    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        client = self._config.client
+        session = self._session(cmd)
         if session is not None:
             return await publish(session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
-        if not (self._config.autocommit or cmd.may_commit):
-            raise SessionRequired(_WITHOUT_SESSION)
-        async with AsyncSession(client.engine) as own, own.begin():
+        async with client.open_session() as own, own.begin():
             return await publish(own, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
 
     async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:

@@ -5,17 +5,17 @@ All of them write in the caller's transaction and none commits; see `faststream_
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from faststream.response import PublishType
 from faststream.types import SendableMessage
 
-from faststream_outbox.broker.producer import SyncOutboxProducer, without_waiting
+from faststream_outbox.broker.producer import OutboxProducer, SyncOutboxProducer, without_waiting
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.envelope import TimerConflict
-from faststream_outbox.overview import Unprocessed, fetch_unprocessed
-from faststream_outbox.publish import cancel_timer, cancel_timer_sync
+from faststream_outbox.overview import Unprocessed
+from faststream_outbox.publish import cancel_timer_sync
 from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ class PublishingMixin(Home):
 
     async def cancel_timer(self, *, queue: str, timer_id: str, session: AnySession) -> bool:
         """Take back a timer in the session's transaction; False if there is none or a worker holds it."""
-        client = self.config.broker_config.client
-        return await cancel_timer(session, client.table, queue=queue, timer_id=timer_id)
+        producer = cast("OutboxProducer", self.config.producer)
+        return await producer.cancel_timer(session, queue, timer_id)
 
     def cancel_timer_sync(self, *, queue: str, timer_id: str, session: AnySyncSession) -> bool:
         """As `cancel_timer`, for a sync session or connection."""
@@ -177,5 +177,5 @@ class PublishingMixin(Home):
         self, *, session: AnySession, queue: str | None = None, limit: int = 1000
     ) -> list[Unprocessed]:
         """Messages that are not finished, as they stand now; leases nothing."""
-        client = self.config.broker_config.client
-        return await fetch_unprocessed(session, client.table, queue=queue, limit=limit)
+        producer = cast("OutboxProducer", self.config.producer)
+        return await producer.fetch_unprocessed(session, queue, limit)

@@ -132,7 +132,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""
-        return AsyncSession(self._outer_config.client.engine, expire_on_commit=False)
+        return self._outer_config.client.open_session()
 
     async def settle_within(self, session: AsyncSession, claims: Sequence[Claim]) -> None:
         """Finish messages in a handler's own transaction, or raise `LeaseLost`."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked
+from faststream_outbox.envelope import MAX_BODY_BYTES, CheckedEnvelope, Envelope, checked
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.wakeup.hint import Hint
 
@@ -14,6 +14,13 @@ BACKDATED_SECONDS = 0.5
 def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
     """The envelopes as rows; refuses a timer that the same call would change twice."""
     rows = [checked(envelope) for envelope in envelopes]
+    size = sum(len(row.payload) + len(row.headers or "") for row in rows)
+    if size > MAX_BODY_BYTES:
+        msg = (
+            f"The messages of this call have {size} bytes together; {MAX_BODY_BYTES} fit. Publish them in smaller "
+            "calls, or store bodies elsewhere and send their names."
+        )
+        raise InvalidMessage(msg)
     taken: dict[tuple[str, str], str] = {}
     for row in rows:
         if row.timer_id is None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Table, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from faststream_outbox.errors import InvalidOption, LeaseLost
@@ -61,6 +61,7 @@ class OutboxClient:
         events: Events | None = None,
         last_exception_renderer: Renderer | None = None,
         log: logging.Logger | None = logger,
+        wires: Callable[[], Wire] | None = None,
     ) -> None:
         self.engine = engine
         self.table = table
@@ -71,8 +72,9 @@ class OutboxClient:
             keep_journal(self.events, log)
         self.wakeups = Wakeups(engine, self.names, self.events, notify)
         self._workers: list[Worker] = []
-        self._claim_wire = Wire(engine)
-        self._settle_wire = Wire(engine)
+        self._claim_wire = Wire(engine) if wires is None else wires()
+        self._settle_wire = Wire(engine) if wires is None else wires()
+        listen_wire = Wire(_listening(engine, listen_dsn)) if wires is None else wires()
         claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
         self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
         self.settler = Settler(
@@ -84,9 +86,7 @@ class OutboxClient:
             renderer=last_exception_renderer,
         )
         renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
-        self.listener = Listener(
-            Wire(_listening(engine, listen_dsn)), self.names, self.events, self._hinted, self.wakeups.sender
-        )
+        self.listener = Listener(listen_wire, self.names, self.events, self._hinted, self.wakeups.sender)
         self._watcher = Watcher(self._last_id, self._poke, self._not_watching)
         loops: list[tuple[str, Callable[[], Any]]] = [
             ("outbox claimer", self.claimer.run),
@@ -182,6 +182,10 @@ class OutboxClient:
                 msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
                 raise LeaseLost(msg)
             claim.is_handed_over = True
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler."""
+        return AsyncSession(self.engine, expire_on_commit=False)
 
     def abandon(self, worker: Worker) -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""

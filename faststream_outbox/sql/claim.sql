@@ -65,9 +65,15 @@ with wanted as materialized (
     where m.is_free and m.due[1]
       -- Lower ids may have appeared below a message in hand: look for a lease in all of the key, unless we held it last.
       and (w.continued or cardinality(m.ids) < w.run + 8 or not exists (
-          select from {table} x
-          where x.queue = w.queue and x.key = w.key and x.id > m.ids[cardinality(m.ids)]
-            and x.acquired_at >= now() - make_interval(secs => w.ttl)
+          select from (
+              -- Ordered, so that no plan walks other keys for it.
+              select x.acquired_at
+              from {table} x
+              where x.queue = w.queue and x.key = w.key and x.id > m.ids[cardinality(m.ids)]
+              order by x.queue, x.key, x.id
+              offset 0
+          ) y
+          where y.acquired_at >= now() - make_interval(secs => w.ttl)
       ))
 ), run as materialized (
     select h.n, h.length, h.more, u.place, u.token, u.id

@@ -1,4 +1,6 @@
-"""What tests, demos and benchmarks need: a private PostgreSQL that comes from PyPI.
+"""What tests of applications need: the test broker without a database, and a private PostgreSQL with one."""
 
-Nothing in production imports this package, and nothing is imported by importing it.
-"""
+from faststream_outbox.broker.fake_client import FakeOutboxClient
+from faststream_outbox.broker.testing import TestOutboxBroker, fake_session
+
+__all__ = ["FakeOutboxClient", "TestOutboxBroker", "fake_session"]

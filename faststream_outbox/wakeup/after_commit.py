@@ -42,8 +42,8 @@ def _hand_over(session: Session) -> None:
     told, pending[:] = list(pending), []
     now = monotonic()
     for tell, hint, published in told:
-        late = now - published > LATE_SECONDS
-        tell(replace(hint, scan=hint.scan or late))
+        passed = now - published
+        tell(replace(hint, due_in=max(0.0, hint.due_in - passed), scan=hint.scan or passed > LATE_SECONDS))
 
 
 def _forget(session: Session, transaction: SessionTransaction) -> None:

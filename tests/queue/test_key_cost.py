@@ -34,18 +34,20 @@ FIND: Mapping[str, Any] = {
 WALK: Mapping[str, Any] = {"queue": "orders", "after": "", "keys": 500, "ttl": 60.0}
 
 
-def claiming(keys: int) -> Mapping[str, Any]:
+def claiming(keys: int, *, continued: bool) -> Mapping[str, Any]:
     return {
         "queues": ["orders"] * keys,
         "keys": [f"k{number}" for number in range(1, keys + 1)],
         **{"runs": [1] * keys, "ttls": [60.0] * keys, "held_by_dead": [True] * keys, "token": str(uuid4())},
+        "continued": [continued] * keys,
     }
 
 
-async def costs(rig: Rig) -> dict[str, Cost]:
-    """Each statement in a transaction that is rolled back."""
+async def costs(rig: Rig, *, continued: bool = True) -> dict[str, Cost]:
+    """Each statement in a transaction that is rolled back; a hundred keys are claimed, held before or not."""
     found: dict[str, Cost] = {}
-    for name, values in (("find_keys", FIND), ("walk_keys", WALK), ("claim_keys", claiming(100))):
+    claim = claiming(100, continued=continued)
+    for name, values in (("find_keys", FIND), ("walk_keys", WALK), ("claim_keys", claim)):
         async with rig.engine.connect() as connection:
             found[name] = await rig.explain("claim", name, values, connection)
             await connection.rollback()
@@ -53,19 +55,32 @@ async def costs(rig: Rig) -> dict[str, Cost]:
 
 
 @pytest.mark.parametrize("statistics", ["none", "fresh"])
-@pytest.mark.parametrize("leased", [False, True], ids=["free", "every head leased"])
-async def test_looking_for_heads_is_linear_in_what_is_asked_for(rig: Rig, leased: bool, statistics: str) -> None:
+@pytest.mark.parametrize(
+    ("leased", "continued"),
+    [(False, True), (True, True), (True, False)],
+    ids=["free, held before", "every head leased, held before", "every head leased"],
+)
+async def test_looking_for_heads_is_linear_in_what_is_asked_for(
+    rig: Rig, leased: bool, continued: bool, statistics: str
+) -> None:
     await rig.sql("alter table {t} set (autovacuum_enabled = off)")
     await rig.sql(FILL, keys=KEYS, each=EACH)
     if leased:
         await rig.sql(LEASE)
     if statistics == "fresh":
         await rig.sql("analyze {t}")
-    touched = await costs(rig)
+    touched = await costs(rig, continued=continued)
     assert touched["find_keys"].rows <= 500
     assert touched["walk_keys"].rows <= 10 * KEYS
     assert touched["claim_keys"].rows <= 100 * 50
     assert max(cost.buffers for cost in touched.values()) <= 20_000, touched
+
+
+async def test_joining_a_free_key_reads_it_once(rig: Rig) -> None:
+    """A lease may be anywhere in a key that was in other hands: all of it is looked at, and nothing twice."""
+    await rig.sql(FILL, keys=KEYS, each=EACH)
+    touched = await costs(rig, continued=False)
+    assert touched["claim_keys"].rows <= 100 * EACH * 1.1
 
 
 async def test_deeper_keys_do_not_cost_more(rig: Rig) -> None:

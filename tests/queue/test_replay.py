@@ -34,9 +34,10 @@ class Mortal:
 async def bury(rig: Rig, *bodies: str, key: str | None = None) -> Mortal:
     """Let these messages die, and stop."""
     mortal = Mortal()
+    before = len(rig.witness.of(told.Died))
     await rig.put(*bodies, key=key)
     worker = await rig.work(mortal)
-    await rig.witness.wait(told.Died, count=len(bodies))
+    await rig.witness.wait(told.Died, count=before + len(bodies))
     await worker.stop()
     mortal.is_kind = True
     mortal.bodies.clear()

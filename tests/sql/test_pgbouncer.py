@@ -114,9 +114,12 @@ async def test_publishers_and_two_workers_share_the_server_connections(
     assert named_statements(pooler, servers) == []
 
 
-@pytest.mark.parametrize("driver", SETTINGS)
-async def test_wire_knows_the_pooler_and_needs_no_settings(driver: str, pooler: URL, servers: int) -> None:
-    engine = create_async_engine(pooler.set(drivername=f"postgresql+{driver}"))
+@pytest.mark.parametrize(("driver", "settings"), [("asyncpg", SETTINGS["asyncpg"]), ("psycopg", {})])
+async def test_wire_knows_the_pooler_and_leaves_nothing_behind(
+    driver: str, settings: dict[str, Any], pooler: URL, servers: int
+) -> None:
+    # psycopg prepares what it has run a few times, unless told otherwise: the wire does that by itself
+    engine = create_async_engine(pooler.set(drivername=f"postgresql+{driver}"), connect_args=settings)
     one, other = Wire(engine), Wire(engine)
     for _ in range(10):
         for wire in (one, other):

@@ -1,0 +1,105 @@
+"""The client of the test broker: the engine's own, on tables in memory."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, cast
+from unittest.mock import AsyncMock
+from uuid import uuid4
+
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.broker.memory import MemoryRow, MemoryWire
+from faststream_outbox.broker.memory_claims import ClaimableTables
+from faststream_outbox.errors import LeaseLost
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.worker import Worker
+from faststream_outbox.sql.through import AnySession
+from faststream_outbox.wakeup.hint import Hint
+
+
+class FakeOutboxClient(OutboxClient):
+    """`rows` and `dlq_rows` show the tables; `feed` and `advance` change them."""
+
+    def __init__(self, table: Table, dlq_table: Table | None = None) -> None:
+        self.tables = ClaimableTables(keeps_dead=dlq_table is not None)
+        super().__init__(
+            cast("Any", None),
+            table,
+            dlq_table=dlq_table,
+            notify="off",
+            listen=False,
+            watch=False,
+            log=None,
+            wires=lambda: MemoryWire(self.tables),
+        )
+
+    @property
+    def rows(self) -> list[MemoryRow]:
+        """The outbox."""
+        return self.tables.rows
+
+    @property
+    def dlq_rows(self) -> list[dict[str, Any]]:
+        """The dead letters."""
+        return self.tables.dlq_rows
+
+    def feed(
+        self,
+        queue: str,
+        payload: bytes,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        next_attempt_at: datetime | None = None,
+        timer_id: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
+    ) -> int | None:
+        """Put a row into the outbox, as another producer would; None where its timer_id is taken."""
+        values = {
+            "queues": [queue],
+            "payloads": [payload],
+            "headers": [None if headers is None else json.dumps(dict(headers))],
+            "due_ats": [next_attempt_at],
+            "due_ins": [0.0],
+            "keys": [key],
+            "priorities": [priority],
+            "message_ids": [None],
+            "timer_ids": [timer_id],
+            "conflicts": ["ignore"],
+        }
+        written = self.tables.answer("publish_timers", values)
+        self.wakeups.tell(Hint(queue))
+        return int(written[0][0]) if written else None
+
+    def advance(self, by: timedelta | float) -> None:
+        """Let time pass."""
+        self.tables.advance(by if isinstance(by, timedelta) else timedelta(seconds=by))
+        self.wakeups.tell(Hint(None, scan=True))
+
+    def lease(self, row: MemoryRow, worker: Worker) -> Claim:
+        """Claim a row, due or not."""
+        token = uuid4()
+        self.tables.lease(row, token)
+        return Claim(row.claimed(self.tables.now(), more=False), token, worker, asyncio.get_running_loop().time())
+
+    def open_session(self) -> AsyncSession:
+        """A session that does nothing, for transactional handlers."""
+        session = AsyncMock(spec=AsyncSession)
+        session.in_transaction.return_value = True
+        session.__aenter__.return_value = session
+        session.begin = AsyncMock()
+        return cast("AsyncSession", session)
+
+    async def settle_within(self, session: AnySession, *claims: Claim) -> None:
+        """Finish messages with the handler's transaction."""
+        values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
+        ended = {row[0] for row in self.tables.answer("settle_done", values)}
+        for claim in claims:
+            if claim.id not in ended:
+                msg = f"The lease of message {claim.id} is gone."
+                raise LeaseLost(msg)
+            claim.is_handed_over = True

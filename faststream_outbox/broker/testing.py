@@ -1,0 +1,249 @@
+"""`TestOutboxBroker`: the broker without a database.
+
+By default `publish` runs the handler before it returns, due time or not, and raises what the handler
+raised. With `run_loops=True` the engine's own loops run on tables in memory: retries, timers and keys
+behave as they do on PostgreSQL, and time can be advanced. Registers itself with FastStream.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any, cast, overload
+from unittest.mock import AsyncMock, patch
+
+from faststream.exceptions import SubscriberNotFound
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from faststream_outbox.broker._faststream import EnterType, TestBroker, change_producer
+from faststream_outbox.broker.broker import OutboxBroker
+from faststream_outbox.broker.fake_client import FakeOutboxClient
+from faststream_outbox.broker.memory import MemoryRow
+from faststream_outbox.broker.producer import OutboxProducer
+from faststream_outbox.broker.publisher import OutboxPublisher
+from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.envelope import Envelope, checked_queue, checked_text
+from faststream_outbox.overview import Unprocessed, as_unprocessed
+from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
+from faststream_outbox.queue.attempt import attempt, attempt_batch
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.outcome import UNDECIDED_OUTCOME, Outcome
+from faststream_outbox.queue.worker import Worker
+from faststream_outbox.sql.through import AnySession
+
+
+def fake_session() -> AsyncSession:
+    """A session that does nothing, for tests that publish."""
+    session = AsyncMock(spec=AsyncSession)
+    session.in_transaction.return_value = True
+    return cast("AsyncSession", session)
+
+
+class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker):
+    """Runs brokers without a database."""
+
+    @overload
+    def __init__(
+        self: "TestOutboxBroker[OutboxBroker]",
+        broker: OutboxBroker,
+        /,
+        *,
+        run_loops: bool = False,
+        with_real: bool = False,
+        connect_only: bool | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "TestOutboxBroker[tuple[OutboxBroker, ...]]",
+        *brokers: OutboxBroker,
+        run_loops: bool = False,
+        with_real: bool = False,
+        connect_only: bool | None = None,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        *brokers: OutboxBroker,
+        run_loops: bool = False,
+        with_real: bool = False,
+        connect_only: bool | None = None,
+    ) -> None:
+        super().__init__(*brokers, with_real=with_real, connect_only=connect_only)
+        self.run_loops = run_loops
+        self.fake_client: FakeOutboxClient | None = None
+
+    def feed(self, queue: str, payload: bytes, **fields: Any) -> int | None:
+        """Put a row into the table in memory, as another producer would."""
+        assert self.fake_client is not None, "feed() works inside `async with`."
+        return self.fake_client.feed(queue, payload, **fields)
+
+    def advance(self, by: timedelta | float) -> None:
+        """Let time pass for retries and timers; of use with `run_loops=True`."""
+        assert self.fake_client is not None, "advance() works inside `async with`."
+        self.fake_client.advance(by)
+
+    def create_publisher_fake_subscriber(
+        self, broker: OutboxBroker, publisher: OutboxPublisher
+    ) -> tuple[OutboxSubscriber, bool]:
+        """Somebody who receives what the publisher publishes."""
+        for subscriber in _subscribers(self.brokers):
+            if publisher.queue in subscriber.queues:
+                return subscriber, True
+        return broker.subscriber(publisher.queue, persistent=False), False
+
+    @contextmanager
+    def _patch_producer(self, broker: OutboxBroker) -> Generator[None, None, None]:
+        config = broker.config.broker_config
+        assert config.outbox_table is not None
+        client = FakeOutboxClient(config.outbox_table, config.dlq_table)
+        self.fake_client = client
+        producer = FakeProducer(broker, self.brokers, run_loops=self.run_loops)
+        with (
+            change_producer(config, producer),
+            patch.object(config, "shared_client", client),
+            patch.object(broker, "fake_client", client, create=True),
+        ):
+            yield
+
+    async def _fake_connect(self, broker: OutboxBroker, *args: Any, **kwargs: Any) -> FakeOutboxClient:  # type: ignore[override]
+        return cast("FakeOutboxClient", broker.client)
+
+    @asynccontextmanager
+    async def _do_start(self, broker: OutboxBroker) -> AsyncGenerator[OutboxBroker, None]:
+        async with super()._do_start(broker) as started:
+            workers: list[Worker] = []
+            if self.run_loops and not self.with_real and not self.connect_only:
+                workers = [subscriber.make_worker() for subscriber in _subscribers([broker])]
+            for worker in workers:
+                await worker.start()
+            try:
+                yield started
+            finally:
+                for worker in workers:
+                    await worker.stop(timeout=1.0)
+
+
+class FakeProducer(OutboxProducer):
+    """Writes to tables in memory and, unless loops run, handles at once."""
+
+    def __init__(self, broker: OutboxBroker, brokers: Sequence[OutboxBroker], *, run_loops: bool) -> None:
+        config = broker.config.broker_config
+        super().__init__(config, config.broker_parser, config.broker_decoder)
+        self._brokers = brokers
+        self._run_loops = run_loops
+
+    @property
+    def _client(self) -> FakeOutboxClient:
+        return cast("FakeOutboxClient", self._config.client)
+
+    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        session = self._session(cmd)
+        rows = checked_batch(envelopes)
+        name, values = insertion(rows)
+        ids = ids_of(rows, self._client.tables.answer(name, values))
+        written = {row_id for row_id in ids if row_id is not None}
+        _drop_unless_committed(session, self._client, written)
+        if self._run_loops:
+            for hint in hints_of(rows, ids):
+                self._client.wakeups.tell(hint)
+        else:
+            await self._handle([row for row in self._client.rows if row.id in written])
+        return ids
+
+    async def cancel_timer(self, session: AnySession, queue: str, timer_id: str) -> bool:
+        """Delete a timer that nobody holds."""
+        values = {"queue": checked_queue(queue), "timer_id": checked_text(timer_id, "timer_id")}
+        return bool(self._client.tables.answer("cancel_timer", values))
+
+    async def fetch_unprocessed(self, session: AnySession, queue: str | None, limit: int) -> list[Unprocessed]:
+        """Messages that are not finished."""
+        name = "unprocessed" if queue is None else "unprocessed_of_queue"
+        return [as_unprocessed(row) for row in self._client.tables.answer(name, {"queue": queue, "limit": limit})]
+
+    async def request(self, cmd: OutboxPublishCommand) -> Claim:
+        """Handle at once, and answer with what the handler returned."""
+        [row] = checked_batch([await self._envelope(cmd)])
+        tables = self._client.tables
+        [(row_id,)] = tables.answer(*insertion([row]))
+        made = next(kept for kept in tables.rows if kept.id == row_id)
+        tables.rows.remove(made)
+        for subscriber in _subscribers(self._brokers):
+            if made.queue in subscriber.queues:
+                claim = self._client.lease(made, subscriber.make_worker())
+                async with asyncio.timeout(cmd.timeout):
+                    result = await subscriber.process_message([claim] if subscriber.options.batch else claim)
+                answer = OutboxPublishCommand(
+                    result.body, queue=made.queue, headers=result.headers, correlation_id=result.correlation_id
+                )
+                [checked] = checked_batch([await self._envelope(answer)])
+                tables.answer(*insertion([checked]))
+                return self._client.lease(tables.rows.pop(), subscriber.make_worker())
+        raise SubscriberNotFound
+
+    async def _handle(self, rows: Sequence[MemoryRow]) -> None:
+        for subscriber in _subscribers(self._brokers):
+            mine = [row for row in rows if row.queue in subscriber.queues and row in self._client.rows]
+            if mine and subscriber.options.batch:
+                await self._attempt(subscriber, mine)
+            for row in [] if subscriber.options.batch else mine:
+                await self._attempt(subscriber, [row])
+
+    async def _attempt(self, subscriber: OutboxSubscriber, rows: Sequence[MemoryRow]) -> None:
+        """One attempt as the engine makes it, settled as the engine settles it; raises what the handler raised."""
+        failures: list[BaseException] = []
+        worker = subscriber.make_worker()
+        claims = [self._client.lease(row, worker) for row in rows]
+        worker.unsettled.update(claims)
+
+        async def handle(given: Any) -> Any:
+            try:
+                await subscriber.process_message(given)
+            except Exception as error:  # noqa: BLE001 - raised again below, to the test
+                failures.append(error)
+            decided: list[Outcome] = [claim.decision or UNDECIDED_OUTCOME for claim in claims]
+            return decided if subscriber.options.batch else decided[0]
+
+        worker.handle = handle
+        task = asyncio.current_task()
+        assert task is not None
+        if subscriber.options.batch:
+            outcomes = await attempt_batch(worker, claims, task)
+        else:
+            outcomes = [await attempt(worker, claims[0], task)]
+        ended = [(claim, end) for claim, end in zip(claims, outcomes, strict=True) if end is not None]
+        await self._client.settler.write(ended)
+        if failures:
+            raise failures[0]
+
+
+def _subscribers(brokers: Iterable[OutboxBroker]) -> list[OutboxSubscriber]:
+    return [cast("OutboxSubscriber", subscriber) for broker in brokers for subscriber in broker.subscribers]
+
+
+def _drop_unless_committed(session: Any, client: FakeOutboxClient, ids: set[int]) -> None:
+    """Where the session is a real one, its rollback takes the rows back, as it would in the database."""
+    real = getattr(session, "sync_session", session)
+    if not isinstance(real, Session) or not ids:
+        return
+    committed = False
+
+    def commit(_: Session) -> None:
+        nonlocal committed
+        committed = not real.in_nested_transaction()
+
+    def end(_: Session, transaction: Any) -> None:
+        if transaction.parent is None:
+            event.remove(real, "after_commit", commit)
+            event.remove(real, "after_transaction_end", end)
+            if not committed:
+                client.tables.rows[:] = [row for row in client.tables.rows if row.id not in ids]
+
+    event.listen(real, "after_commit", commit)
+    event.listen(real, "after_transaction_end", end)
+
+
+__all__ = ["FakeOutboxClient", "TestOutboxBroker", "fake_session"]

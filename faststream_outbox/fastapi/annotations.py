@@ -1,0 +1,67 @@
+"""Shortcuts for parameters of handlers that FastAPI resolves: the names of `faststream_outbox.annotations`.
+
+`async def handle(msg: OutboxMessage, session: Annotated[AsyncSession, Depends(get_session)])`. Both of FastStream's
+FastAPI integrations hand a handler the context in the same place, so the same names work in both. They resolve
+in the event loop: a dependency that is not a coroutine would cost a thread for every message. In HTTP routes
+there is no message and no context; there, use `router.broker`.
+"""
+
+from collections.abc import Callable
+from logging import Logger as StandardLogger
+from typing import Annotated, Any, NoReturn
+
+from fastapi import params
+from faststream import ContextRepo as Repository
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.broker._faststream import EMPTY, resolve_context_by_name
+from faststream_outbox.broker.broker import OutboxBroker as Broker
+from faststream_outbox.broker.message import OutboxBatchMessage as BatchMessage
+from faststream_outbox.broker.message import OutboxMessage as Message
+from faststream_outbox.broker.producer import SESSION
+from faststream_outbox.broker.producer import OutboxProducer as Producer
+from faststream_outbox.errors import OutboxError
+from faststream_outbox.queue.client import OutboxClient as Client
+
+__all__ = [
+    "Context",
+    "ContextRepo",
+    "Logger",
+    "OutboxBatchMessage",
+    "OutboxBroker",
+    "OutboxClient",
+    "OutboxMessage",
+    "OutboxProducer",
+    "OutboxSession",
+]
+
+
+class NoTransaction(OutboxError, LookupError):
+    """A handler asks for the session of a transaction that its subscriber does not open."""
+
+
+def Context(name: str, *, default: Any = EMPTY, initial: Callable[..., Any] | None = None) -> Any:  # noqa: N802 - FastStream's name
+    """A value of FastStream's context, by its name, as a dependency of FastAPI's."""
+
+    async def solve(context: Annotated[Any, params.Header(alias="context__", include_in_schema=False)]) -> Any:
+        return resolve_context_by_name(name=name, default=default, initial=initial, context=context)
+
+    return params.Depends(solve, use_cache=True)
+
+
+def _refuse() -> NoReturn:
+    msg = (
+        "OutboxSession is the session of a handler's own transaction, and this subscriber opens none: "
+        "register it with transactional=True, or take a session from Depends(...)."
+    )
+    raise NoTransaction(msg)
+
+
+OutboxMessage = Annotated[Message, Context("message")]
+OutboxBatchMessage = Annotated[BatchMessage, Context("message")]
+OutboxBroker = Annotated[Broker, Context("broker")]
+OutboxProducer = Annotated[Producer, Context("broker._producer")]
+OutboxClient = Annotated[Client, Context("broker.client")]
+OutboxSession = Annotated[AsyncSession, Context(SESSION, initial=_refuse)]
+ContextRepo = Annotated[Repository, Context("context")]
+Logger = Annotated[StandardLogger, Context("logger")]

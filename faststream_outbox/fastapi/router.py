@@ -1,0 +1,277 @@
+"""`OutboxRouter`: an APIRouter of FastAPI's that has a broker inside and starts it with the application.
+
+HTTP routes and handlers of messages live side by side and share dependencies: a route publishes through
+`router.broker` in the session of its own `Depends`, a handler gets what it asks for as a route would. Everything
+else is the broker's: the options are those of `OutboxBroker` and of its `subscriber()`. The engine is yours to
+close.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, cast
+
+from fast_depends.library.serializer import SerializerProto
+from fastapi import params
+from fastapi.datastructures import Default
+from fastapi.routing import APIRoute
+from fastapi.types import IncEx
+from fastapi.utils import generate_unique_id
+from faststream import AckPolicy, ContextRepo
+from faststream.message import gen_cor_id
+from faststream.security import BaseSecurity
+from faststream.specification.base import SpecificationFactory
+from faststream.specification.schema import Tag, TagDict
+from faststream.types import BrokerMiddleware, LoggerProto
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Lifespan
+from typing_extensions import override
+
+from faststream_outbox.broker._faststream import (
+    EMPTY,
+    CodecProto,
+    CustomCallable,
+    IdGenerator,
+    StreamRouter,
+    UnderlyingDriverAnnotations,
+)
+from faststream_outbox.broker.broker import OutboxBroker
+from faststream_outbox.broker.publisher import OutboxPublisher
+from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.events.recorder import MetricsRecorder
+from faststream_outbox.queue.failure import Renderer
+from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
+from faststream_outbox.queue.outcome import OnUndecided
+from faststream_outbox.queue.retry import RetryStrategyProto
+from faststream_outbox.wakeup import NotifyMode
+
+# FastAPI tells these from the same values given by hand.
+_JSON = Default(JSONResponse)
+_UNIQUE_ID = Default(generate_unique_id)
+_NO_MODEL = Default(None)
+
+
+class OutboxRouter(StreamRouter[Any]):
+    """Routes, handlers and the broker that they share."""
+
+    broker_class = OutboxBroker
+    broker: OutboxBroker  # pyright: ignore[reportIncompatibleVariableOverride]  # made by `broker_class`
+
+    def __init__(
+        self,
+        engine: AsyncEngine | None = None,
+        *,
+        outbox_table: Table,
+        dlq_table: Table | None = None,
+        notify: NotifyMode = "after_commit",
+        listen: bool = True,
+        listen_dsn: str | None = None,
+        watch: bool = True,
+        autocommit: bool = False,
+        on_terminal_failure: TerminalHook | None = None,
+        metrics_recorder: MetricsRecorder | None = None,
+        last_exception_renderer: Renderer | None = None,
+        graceful_timeout: float | None = 15.0,
+        decoder: CustomCallable | None = None,
+        parser: CustomCallable | None = None,
+        codec: CodecProto | None = None,
+        middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
+        ack_policy: AckPolicy = EMPTY,
+        id_generator: IdGenerator = gen_cor_id,
+        specification_url: str | None = None,
+        protocol: str | None = None,
+        protocol_version: str | None = None,
+        description: str | None = None,
+        security: BaseSecurity | None = None,
+        logger: LoggerProto | None = EMPTY,
+        log_level: int = logging.INFO,
+        serializer: SerializerProto | None = EMPTY,
+        underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
+        context: ContextRepo | None = None,
+        specification: SpecificationFactory | None = None,
+        specification_tags: Iterable[Tag | TagDict] = (),
+        schema_url: str | None = "/asyncapi",
+        setup_state: bool = True,
+        prefix: str = "",
+        tags: list[str | Enum] | None = None,
+        dependencies: Sequence[params.Depends] | None = None,
+        default_response_class: type[Response] = _JSON,
+        responses: dict[int | str, dict[str, Any]] | None = None,
+        callbacks: list[BaseRoute] | None = None,
+        routes: list[BaseRoute] | None = None,
+        redirect_slashes: bool = True,
+        default: ASGIApp | None = None,
+        dependency_overrides_provider: Any | None = None,
+        route_class: type[APIRoute] = APIRoute,
+        on_startup: Sequence[Callable[[], Any]] | None = None,
+        on_shutdown: Sequence[Callable[[], Any]] | None = None,
+        lifespan: Lifespan[Any] | None = None,
+        deprecated: bool | None = None,
+        include_in_schema: bool = True,
+        generate_unique_id_function: Callable[[APIRoute], str] = _UNIQUE_ID,
+    ) -> None:
+        super().__init__(
+            engine,
+            outbox_table=outbox_table,
+            dlq_table=dlq_table,
+            notify=notify,
+            listen=listen,
+            listen_dsn=listen_dsn,
+            watch=watch,
+            autocommit=autocommit,
+            on_terminal_failure=on_terminal_failure,
+            metrics_recorder=metrics_recorder,
+            last_exception_renderer=last_exception_renderer,
+            graceful_timeout=graceful_timeout,
+            decoder=decoder,
+            parser=parser,
+            codec=codec,
+            middlewares=middlewares,
+            ack_policy=ack_policy,
+            id_generator=id_generator,
+            specification_url=specification_url,
+            protocol=protocol,
+            protocol_version=protocol_version,
+            description=description,
+            security=security,
+            logger=logger,
+            log_level=log_level,
+            serializer=serializer,
+            underlying_driver_annotations=underlying_driver_annotations,
+            context=context,
+            specification=specification,
+            specification_tags=specification_tags,
+            schema_url=schema_url,
+            setup_state=setup_state,
+            prefix=prefix,
+            tags=tags,
+            dependencies=dependencies,
+            default_response_class=default_response_class,
+            responses=responses,
+            callbacks=callbacks,
+            routes=routes,
+            redirect_slashes=redirect_slashes,
+            default=default,
+            dependency_overrides_provider=dependency_overrides_provider,
+            route_class=route_class,
+            on_startup=on_startup,
+            on_shutdown=on_shutdown,
+            lifespan=lifespan,
+            deprecated=deprecated,
+            include_in_schema=include_in_schema,
+            generate_unique_id_function=generate_unique_id_function,
+        )
+
+    @override
+    def subscriber(  # type: ignore[override]  # names its options, as every broker's router does
+        self,
+        queues: str | list[str] | tuple[str, ...],
+        *,
+        max_workers: int = 1,
+        retry_strategy: RetryStrategyProto | None = None,
+        fetch_batch_size: int = 10,
+        min_fetch_interval: float = 1.0,
+        max_fetch_interval: float = 10.0,
+        lease_ttl_seconds: float = 60.0,
+        max_deliveries: int | None = None,
+        crash_limit: int = 100,
+        terminal_flush_batch_size: int = 1,
+        batch: bool = False,
+        batch_size: int | None = None,
+        batch_wait: float = 0.0,
+        transactional: bool = False,
+        on_dead: OnDead = "continue",
+        on_lease_lost: OnLeaseLost = "continue",
+        on_undecided: OnUndecided = "retry",
+        on_terminal_failure: TerminalHook | None = None,
+        propagate_inbound_headers: bool = False,
+        ack_policy: AckPolicy | None = None,
+        no_reply: bool = False,
+        dependencies: Iterable[params.Depends] = (),
+        parser: CustomCallable | None = None,
+        decoder: CustomCallable | None = None,
+        codec: CodecProto | None = None,
+        persistent: bool = True,
+        title: str | None = None,
+        description: str | None = None,
+        title_: str | None = None,
+        description_: str | None = None,
+        include_in_schema: bool = True,
+        response_model: Any = _NO_MODEL,
+        response_model_include: IncEx | None = None,
+        response_model_exclude: IncEx | None = None,
+        response_model_by_alias: bool = True,
+        response_model_exclude_unset: bool = False,
+        response_model_exclude_defaults: bool = False,
+        response_model_exclude_none: bool = False,
+    ) -> OutboxSubscriber:
+        """As the broker's `subscriber()`, with dependencies that FastAPI resolves."""
+        subscriber = super().subscriber(
+            queues,  # type: ignore[arg-type]  # passed on to the broker, which takes a list too
+            max_workers=max_workers,
+            retry_strategy=retry_strategy,
+            fetch_batch_size=fetch_batch_size,
+            min_fetch_interval=min_fetch_interval,
+            max_fetch_interval=max_fetch_interval,
+            lease_ttl_seconds=lease_ttl_seconds,
+            max_deliveries=max_deliveries,
+            crash_limit=crash_limit,
+            terminal_flush_batch_size=terminal_flush_batch_size,
+            batch=batch,
+            batch_size=batch_size,
+            batch_wait=batch_wait,
+            transactional=transactional,
+            on_dead=on_dead,
+            on_lease_lost=on_lease_lost,
+            on_undecided=on_undecided,
+            on_terminal_failure=on_terminal_failure,
+            propagate_inbound_headers=propagate_inbound_headers,
+            ack_policy=ack_policy,
+            no_reply=no_reply,
+            dependencies=dependencies,
+            parser=parser,
+            decoder=decoder,
+            codec=codec,
+            persistent=persistent,
+            title=title or title_,
+            description=description or description_,
+            include_in_schema=include_in_schema,
+            response_model=response_model,
+            response_model_include=response_model_include,
+            response_model_exclude=response_model_exclude,
+            response_model_by_alias=response_model_by_alias,
+            response_model_exclude_unset=response_model_exclude_unset,
+            response_model_exclude_defaults=response_model_exclude_defaults,
+            response_model_exclude_none=response_model_exclude_none,
+        )
+        return cast("OutboxSubscriber", subscriber)
+
+    @override
+    def publisher(  # type: ignore[override]  # names its options, as every broker's router does
+        self,
+        queue: str,
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        persistent: bool = True,
+        title: str | None = None,
+        description: str | None = None,
+        schema: Any | None = None,
+        include_in_schema: bool = True,
+    ) -> OutboxPublisher:
+        """As the broker's `publisher()`."""
+        return self.broker.publisher(
+            queue,
+            headers=headers,
+            key=key,
+            priority=priority,
+            persistent=persistent,
+            title=title,
+            description=description,
+            schema=schema,
+            include_in_schema=include_in_schema,
+        )

@@ -1,0 +1,11 @@
+"""What the engine does, as metrics: `PrometheusRecorder` in `.prometheus`, `OpenTelemetryRecorder` in `.opentelemetry`.
+
+Outcomes are counted after they were written, whoever ran the handler: FastStream, or a `Worker` of your own.
+FastStream's middlewares (`faststream_outbox.prometheus`, `faststream_outbox.opentelemetry`) see handlers from
+inside and know spans, but neither a lost lease nor a dead letter. Use both, and then the recorder with
+`include_bus_metrics=False`, so that no series is counted twice.
+"""
+
+from faststream_outbox.events.recorder import MetricsRecorder
+
+__all__ = ["MetricsRecorder"]

@@ -1,0 +1,126 @@
+"""Engine events in Prometheus: FastStream's nine series, and those that only an outbox has.
+
+`OutboxBroker(…, metrics_recorder=PrometheusRecorder(registry=registry))`, and `recorder.listen(client.events)` for
+connections, listeners and loops as well. Label `handler` is the subscriber's name. Recorders that share a
+registry share the series, so they must agree on `custom_labels`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from faststream.prometheus.container import MetricsContainer
+from faststream.prometheus.manager import MetricsManager
+from faststream.prometheus.types import ProcessingStatus, PublishingStatus
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.metrics.recorder import Recorder, Status, Tags
+from faststream_outbox.metrics.series import ALL_SERIES, Series
+
+__all__ = ["PrometheusRecorder"]
+
+SYSTEM = "outbox"
+OUTAGE_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
+
+Metric = Counter | Gauge | Histogram
+
+
+class PrometheusRecorder(Recorder):
+    """Counts engine events in a registry."""
+
+    def __init__(
+        self,
+        *,
+        registry: CollectorRegistry,
+        app_name: str = "",
+        metrics_prefix: str = "faststream",
+        received_messages_size_buckets: Sequence[float] | None = None,
+        custom_labels: Mapping[str, str | Callable[[Tags], str]] | None = None,
+        include_bus_metrics: bool = True,
+    ) -> None:
+        super().__init__()
+        self._custom = dict(custom_labels or {})
+        self._app_name = app_name or metrics_prefix
+        names = ("app_name", "broker", *self._custom)
+        self._own = {series.name: _metric(series, registry, metrics_prefix, names) for series in ALL_SERIES}
+        self._bus: MetricsManager | None = None
+        if include_bus_metrics:
+            container = MetricsContainer(
+                registry,
+                metrics_prefix=metrics_prefix,
+                received_messages_size_buckets=received_messages_size_buckets,
+                custom_label_names=tuple(self._custom),
+            )
+            self._bus = MetricsManager(container, app_name=self._app_name)
+
+    def _labels(self, tags: Tags) -> dict[str, str]:
+        return {name: value(tags) if callable(value) else value for name, value in self._custom.items()}
+
+    def _tell(self, series: Series, labels: Mapping[str, str], tags: Tags, value: float = 1) -> None:
+        values = {"app_name": self._app_name, "broker": SYSTEM, **labels, **self._labels(tags)}
+        if series.of_handler:
+            values["handler"] = str(tags.get("subscriber", ""))
+        metric = self._own[series.name].labels(**values)
+        if isinstance(metric, Counter):
+            metric.inc(value)
+        elif isinstance(metric, Gauge):
+            metric.set(value)
+        else:
+            metric.observe(value)
+
+    def _on_start(self, tags: Tags) -> None:
+        if self._bus is None:
+            return
+        handler, custom = str(tags.get("subscriber", "")), self._labels(tags)
+        self._bus.add_received_message(SYSTEM, handler, 1, **custom)
+        self._bus.observe_received_messages_size(SYSTEM, handler, int(tags.get("size_bytes", 0)), **custom)
+        self._bus.add_received_message_in_process(SYSTEM, handler, 1, **custom)
+
+    def _on_end(self, tags: Tags, status: Status | None) -> None:
+        if self._bus is None:
+            return
+        handler, custom = str(tags.get("subscriber", "")), self._labels(tags)
+        self._bus.remove_received_message_in_process(SYSTEM, handler, 1, **custom)
+        if status is None:
+            return
+        self._bus.add_received_processed_message(SYSTEM, handler, ProcessingStatus(status), 1, **custom)
+        if tags.get("duration_seconds") is not None:
+            self._bus.observe_received_processed_message_duration(tags["duration_seconds"], SYSTEM, handler, **custom)
+        if tags.get("exception_type"):
+            self._bus.add_received_processed_message_exception(SYSTEM, handler, tags["exception_type"], **custom)
+
+    def _on_publish(self, tags: Tags) -> None:
+        if self._bus is None:
+            return
+        queue, custom = str(tags.get("queue", "")), self._labels(tags)
+        status = PublishingStatus(tags.get("status", "success"))
+        self._bus.add_published_message(SYSTEM, queue, status, int(tags.get("count", 1)), **custom)
+        if tags.get("duration_seconds") is not None:
+            self._bus.observe_published_message_duration(tags["duration_seconds"], SYSTEM, queue, **custom)
+        if tags.get("exception_type"):
+            self._bus.add_published_message_exception(SYSTEM, queue, tags["exception_type"], **custom)
+
+
+def _metric(series: Series, registry: CollectorRegistry, prefix: str, names: tuple[str, ...]) -> Metric:
+    """The series in this registry; the one that is there already, where a recorder of another broker made it."""
+    name = f"{prefix}_outbox_{series.name}"
+    labels = (*names, *(("handler",) if series.of_handler else ()), *series.labels)
+    there = registry._names_to_collectors.get(name)
+    if there is not None:
+        return _same(there, name, labels)
+    match series.kind:
+        case "counter":
+            return Counter(name, series.help, labels, registry=registry)
+        case "gauge":
+            return Gauge(name, series.help, labels, registry=registry)
+        case "seconds":
+            return Histogram(name, series.help, labels, registry=registry, buckets=OUTAGE_SECONDS)
+
+
+def _same(there: object, name: str, labels: tuple[str, ...]) -> Metric:
+    if isinstance(there, Metric) and set(there._labelnames) == set(labels):
+        return there
+    msg = (
+        f"The registry has a series {name!r} with other labels than {', '.join(labels)}. "
+        "Give all recorders of a registry the same custom_labels, or each its own metrics_prefix."
+    )
+    raise InvalidOption(msg)
