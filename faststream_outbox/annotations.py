@@ -7,8 +7,8 @@ than all the rest of handling a message; use `Context` from here for your own.
 from logging import Logger as StandardLogger
 from typing import Annotated, Any
 
-from faststream import ContextRepo as Repository
 from faststream.context import Context as PlainContext
+from faststream.context import ContextRepo as Repository
 from faststream.params import NoCast
 from sqlalchemy.ext.asyncio import AsyncSession
 

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from typing import Any
 
-from faststream import ContextRepo
+from faststream.context import ContextRepo
 from faststream.types import LoggerProto
 
 from faststream_outbox.broker._faststream import DefaultLoggerStorage, get_broker_logger, make_logger_state

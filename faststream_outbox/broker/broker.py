@@ -14,7 +14,8 @@ from typing import Any
 from fast_depends import Provider, dependency_provider
 from fast_depends.dependencies import Dependant
 from fast_depends.library.serializer import SerializerProto
-from faststream import AckPolicy, ContextRepo
+from faststream import AckPolicy
+from faststream.context import ContextRepo
 from faststream.message import gen_cor_id
 from faststream.security import BaseSecurity
 from faststream.specification.schema import BrokerSpec, Tag, TagDict
@@ -46,7 +47,9 @@ from faststream_outbox.schema import validate_schema
 from faststream_outbox.wakeup import NotifyMode
 
 
-class OutboxBroker(OutboxRegistrator, PublishingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]):
+class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
+    OutboxRegistrator, PublishingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
+):
     """A broker whose queues are rows of a PostgreSQL table."""
 
     def __init__(

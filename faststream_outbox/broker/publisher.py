@@ -30,7 +30,7 @@ from faststream_outbox.sql.through import AnySession
 class OutboxPublisherConfig(PublisherUsecaseConfig):
     """What a publisher is made of."""
 
-    _outer_config: OutboxBrokerConfig
+    _outer_config: OutboxBrokerConfig  # pyright: ignore[reportIncompatibleVariableOverride]  # as FastStream does
     queue: str
     headers: dict[str, Any] = field(default_factory=dict)
     key: str | None = None

@@ -194,7 +194,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         return publisher
 
     @override
-    def include_router(
+    def include_router(  # pyright: ignore[reportIncompatibleMethodOverride]  # only routers of our own fit
         self,
         router: "OutboxRegistrator",  # type: ignore[override]
         *,

@@ -127,7 +127,9 @@ class OutboxRoute(SubscriberRoute):
         )
 
 
-class OutboxRouter(OutboxRegistrator, BrokerRouter[Any, OutboxBrokerConfig]):
+class OutboxRouter(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's routers narrow these too
+    OutboxRegistrator, BrokerRouter[Any, OutboxBrokerConfig]
+):
     """Subscribers and publishers to include in a broker or in another router."""
 
     def __init__(

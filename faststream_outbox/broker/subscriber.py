@@ -36,7 +36,7 @@ from faststream_outbox.queue.worker import Worker
 class OutboxSubscriberConfig(SubscriberUsecaseConfig):
     """What a subscriber is made of."""
 
-    _outer_config: OutboxBrokerConfig
+    _outer_config: OutboxBrokerConfig  # pyright: ignore[reportIncompatibleVariableOverride]  # as FastStream does
     queues: tuple[str, ...]
     options: WorkerOptions
     transactional: bool = False

@@ -11,7 +11,7 @@ from logging import Logger as StandardLogger
 from typing import Annotated, Any, NoReturn
 
 from fastapi import params
-from faststream import ContextRepo as Repository
+from faststream.context import ContextRepo as Repository
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker._faststream import EMPTY, resolve_context_by_name

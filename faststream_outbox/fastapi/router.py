@@ -17,7 +17,8 @@ from fastapi.datastructures import Default
 from fastapi.routing import APIRoute
 from fastapi.types import IncEx
 from fastapi.utils import generate_unique_id
-from faststream import AckPolicy, ContextRepo
+from faststream import AckPolicy
+from faststream.context import ContextRepo
 from faststream.message import gen_cor_id
 from faststream.security import BaseSecurity
 from faststream.specification.base import SpecificationFactory

@@ -72,7 +72,10 @@ async def test_d01_a_hook_that_raises_cancelled_error_costs_nobody_else(rig: Rig
 
 
 async def test_d02_a_dead_connection_does_not_make_finished_work_run_again(rig: Rig, named_engine: AsyncEngine) -> None:
-    kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'client_under_test'"
+    kill = (
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        " where datname = current_database() and application_name = 'client_under_test'"
+    )
 
     killed = asyncio.Event()
 

@@ -1,7 +1,8 @@
 """What costs others more with every message costs the same here: locks, page writes, pages read, connections."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -88,36 +89,83 @@ class Last:
         monkeypatch.setattr(Wire, "fetch", recorded)
 
 
-async def cost_of_a_claim(rig: Rig, last: Last, sender: str) -> int:
+async def cost_of_a_claim(rig: Rig, last: Last) -> int:
     """Pages that a claim touches which takes twenty fresh messages from where the claimer stands."""
     before = len(rig.witness.of(told.Handled))
-    await rig.put(sender)
+    await rig.put("x")
     await rig.witness.wait(told.Handled, count=before + 1)
     values = dict(last.values["claim"]) | {"quotas": [20]}
     insert = f"insert into {rig.table.name} (queue, payload) select 'orders', 'fresh' from generate_series(1, 20)"
     async with rig.engine.connect() as connection:
         await connection.execute(text(insert))
-        plan = await rig.explain("claim", "claim", values, connection)
+        cost = await rig.explain("claim", "claim", values, connection)
         await connection.rollback()
-    return plan.buffers
+    return cost.buffers
 
 
-async def test_claims_do_not_cost_more_after_twenty_thousand_messages_under_an_old_snapshot(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+async def cost_of_a_settle(rig: Rig) -> int:
+    """Pages that a settle touches which deletes twenty leased messages."""
+    token = uuid4()
+    insert = (
+        f"insert into {rig.table.name} (queue, payload, acquired_at, acquired_token)"
+        " select 'orders', 'fresh', now(), cast(:token as uuid) from generate_series(1, 20) returning id"
+    )
+    async with rig.engine.connect() as connection:
+        ids = (await connection.execute(text(insert), {"token": str(token)})).scalars().all()
+        cost = await rig.explain("settle", "settle_done", {"ids": ids, "tokens": [token] * 20}, connection)
+        await connection.rollback()
+    return cost.buffers
+
+
+@pytest.fixture
+async def churn(rig: Rig) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Twenty thousand messages come and go under an old snapshot, and nobody cleans up behind them."""
+    await rig.sql("alter table {t} set (autovacuum_enabled = off)")
+    async with rig.engine.connect() as analyst:
+
+        async def come_and_go() -> None:
+            await analyst.execution_options(isolation_level="REPEATABLE READ")
+            await analyst.execute(text(f"select count(*) from {rig.table.name}"))
+            await rig.sql("insert into {t} (queue, payload) select 'orders', 'x' from generate_series(1, 20000)")
+            await rig.put("wake")
+            await eventually(rig.is_empty, timeout=60)
+
+        yield come_and_go
+        await analyst.rollback()
+
+
+async def test_a_claim_does_not_cost_more_after_a_churn_under_an_old_snapshot(
+    rig: Rig, churn: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = Last(monkeypatch)
-    await rig.sql("alter table {t} set (autovacuum_enabled = off)")
     await rig.work(done, fetch_batch_size=100)
-    first = await cost_of_a_claim(rig, last, "before")
-    async with rig.engine.connect() as analyst:
-        await analyst.execution_options(isolation_level="REPEATABLE READ")
-        await analyst.execute(text(f"select count(*) from {rig.table.name}"))
-        await rig.sql("insert into {t} (queue, payload) select 'orders', 'x' from generate_series(1, 20000)")
-        await rig.put("wake")
-        await eventually(rig.is_empty, timeout=60)
-        later = await cost_of_a_claim(rig, last, "after")
-        await analyst.rollback()
+    first = await cost_of_a_claim(rig, last)
+    await churn()
+    later = await cost_of_a_claim(rig, last)
     assert later <= 2 * first, f"{first} pages before, {later} after"
+
+
+@pytest.mark.parametrize("statistics", ["none", "of the empty table"])
+async def test_a_settle_does_not_cost_more_after_a_churn_under_an_old_snapshot(
+    rig: Rig, churn: Callable[[], Awaitable[None]], statistics: str
+) -> None:
+    if statistics != "none":
+        await rig.sql("analyze {t}")
+    await rig.work(done, fetch_batch_size=100)
+    first = await cost_of_a_settle(rig)
+    await churn()
+    later = await cost_of_a_settle(rig)
+    assert later <= 2 * first, f"{first} pages before, {later} after"
+
+
+async def connections(rig: Rig) -> int:
+    """How many the client under test has now."""
+    return int(
+        await rig.one(
+            "select count(*) from pg_stat_activity"
+            " where datname = current_database() and application_name = 'client_under_test'"
+        )
+    )
 
 
 async def test_fifty_workers_on_fifty_queues_use_three_connections(rig: Rig, named_engine: AsyncEngine) -> None:
@@ -128,8 +176,7 @@ async def test_fifty_workers_on_fifty_queues_use_three_connections(rig: Rig, nam
     for number in range(50):
         await rig.put("x", queue=f"q{number}")
     await rig.witness.wait(told.Handled, count=50)
-    count = "select count(*) from pg_stat_activity where application_name = 'client_under_test'"
-    assert await rig.one(count) <= 3
+    assert await connections(rig) <= 3
 
 
 async def test_connections_do_not_grow_while_messages_fail_and_die(rig: Rig, named_engine: AsyncEngine) -> None:
@@ -144,8 +191,7 @@ async def test_connections_do_not_grow_while_messages_fail_and_die(rig: Rig, nam
 
     async def all_died() -> bool:
         nonlocal most
-        count = "select count(*) from pg_stat_activity where application_name = 'client_under_test'"
-        most = max(most, await rig.one(count))
+        most = max(most, await connections(rig))
         return len(rig.witness.of(told.Died)) == 100
 
     await eventually(all_died, timeout=20)
@@ -160,6 +206,6 @@ async def test_the_last_worker_to_stop_closes_the_connections(rig: Rig, named_en
         await worker.stop()
 
     async def none() -> bool:
-        return not await rig.one("select count(*) from pg_stat_activity where application_name = 'client_under_test'")
+        return not await connections(rig)
 
     await eventually(none)
