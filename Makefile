@@ -2,6 +2,7 @@
 #
 #   PYTHON=python3.13 VENV=.venv-3.13   another interpreter, in an environment of its own
 #   TESTS=tests/queue                   which tests, for test-fast
+#   KEEP=1                              leave the demo's shop open, until Ctrl-C
 #   ARGS="-k lease -x"                  passed on to pytest, the demo and the benchmarks
 
 PYTHON ?= python3
@@ -9,6 +10,7 @@ VENV ?= .venv
 WORKERS ?= 2
 TESTS ?= tests
 ARGS ?=
+KEEP ?=
 
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
@@ -29,8 +31,8 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, an application, a dashboard
-	$(BIN)/python -m examples.demo $(ARGS)
+demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, a shop, and workers of which one is killed
+	$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
 test: lint types test-3.13 test-pg16 $(DEV) ## everything but the soak tests; what CI runs
 	$(PYTEST) -m "not soak" --cov --cov-report=term $(ARGS)

@@ -3,15 +3,15 @@
 Sixteen publishers, each in transactions that stay open for 0 to 200 ms after the INSERT, so that rows appear
 below the place that a claimer has reached; a worker with default options. With hints (AsyncSession) and
 without (raw asyncpg, where the worker finds messages by watching the id sequence); in a quiet database and
-after a churn whose dead rows an old snapshot keeps. The time counts from just before COMMIT is sent.
-Options: `--seconds 10`, `--seed 1`.
+after a churn whose dead rows an old snapshot keeps. The time counts from just before COMMIT is sent, so that
+it includes the server's own; how long COMMIT itself took is printed beside it. Options: `--seconds 10`, `--seed 1`.
 """
 
 import argparse
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
@@ -37,19 +37,30 @@ Way = Literal["hints", "no hints"]
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Seconds from commit to handler, sorted."""
+    """Seconds from commit to handler and seconds that commits took, each sorted."""
 
-    published: int
     seconds: list[float]
+    commits: list[float]
+
+    @property
+    def published(self) -> int:
+        """Messages committed."""
+        return len(self.commits)
 
     def at(self, percent: float) -> float:
-        """The percentile."""
-        return self.seconds[min(len(self.seconds) - 1, int(len(self.seconds) * percent / 100))]
+        """The percentile of the latencies."""
+        return _percentile(self.seconds, percent)
 
     def __str__(self) -> str:
-        parts = {"p50": self.at(50), "p90": self.at(90), "p99": self.at(99), "max": self.seconds[-1]}
-        told = ", ".join(f"{name} {value * 1000:.1f} ms" for name, value in parts.items())
-        return f"{len(self.seconds)} of {self.published} handled: {told}"
+        latency, commit = (
+            ", ".join(f"p{percent} {_percentile(of, percent) * 1000:.1f}" for percent in (50, 90, 99, 100))
+            for of in (self.seconds, self.commits)
+        )
+        return f"{len(self.seconds)} of {self.published} handled; ms from commit: {latency}; COMMIT itself: {commit}"
+
+
+def _percentile(ordered: list[float], percent: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 class Course:
@@ -59,12 +70,23 @@ class Course:
         self.made = made
         self.client = OutboxClient(made.engine, made.table, dlq_table=made.dlq_table)
         self.committed: dict[UUID, float] = {}
+        self.commits: list[float] = []
         self.began: dict[UUID, float] = {}
+        self._began = asyncio.Event()
 
     async def handle(self, claim: Claim) -> Outcome:
         """Take the time."""
         self.began.setdefault(claim.message_id, perf_counter())
+        self._began.set()
         return DONE
+
+    async def finish(self) -> None:
+        """Wait until every message was handled, or until patience ends."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while len(self.began) < len(self.committed):
+                    self._began.clear()
+                    await self._began.wait()
 
     async def publish_with_hints(self, chance: random.Random, until: float) -> None:
         """Transactions of an AsyncSession, one after the other."""
@@ -74,8 +96,7 @@ class Course:
             async with sessions() as session:
                 await publish(session, self.made.table, envelope, wakeups=self.client.wakeups)
                 await asyncio.sleep(chance.uniform(0.0, LONGEST_TRANSACTION))
-                self._commits(envelope)
-                await session.commit()
+                await self._commit(envelope, session.commit())
 
     async def publish_without(self, chance: random.Random, until: float) -> None:
         """Transactions of a raw asyncpg connection, of whose commit nobody tells."""
@@ -88,14 +109,15 @@ class Course:
                 await transaction.start()
                 await publish(connection, self.made.table, envelope)
                 await asyncio.sleep(chance.uniform(0.0, LONGEST_TRANSACTION))
-                self._commits(envelope)
-                await transaction.commit()
+                await self._commit(envelope, transaction.commit())
         finally:
             await connection.close()
 
-    def _commits(self, envelope: Envelope) -> None:
+    async def _commit(self, envelope: Envelope, commit: Awaitable[None]) -> None:
         assert envelope.message_id is not None
-        self.committed[envelope.message_id] = perf_counter()
+        sent = self.committed[envelope.message_id] = perf_counter()
+        await commit
+        self.commits.append(perf_counter() - sent)
 
 
 def _envelope(chance: random.Random) -> Envelope:
@@ -129,12 +151,10 @@ async def measured(made: Stage, way: Way, *, snapshot: bool, seconds: float, see
         publishes = course.publish_with_hints if way == "hints" else course.publish_without
         chances = [random.Random(f"{seed} {number}") for number in range(PUBLISHERS)]
         await asyncio.gather(*(publishes(chance, until) for chance in chances))
-        patient_until = perf_counter() + PATIENCE
-        while len(course.began) < len(course.committed) and perf_counter() < patient_until:
-            await asyncio.sleep(0.01)
+        await course.finish()
         await worker.stop()
     waited = sorted(began - course.committed[message] for message, began in course.began.items())
-    return Latencies(len(course.committed), waited)
+    return Latencies(waited, sorted(course.commits))
 
 
 async def main() -> None:
@@ -151,7 +171,7 @@ async def main() -> None:
                 await made.reset()
                 found = await measured(made, way, snapshot=snapshot, seconds=chosen.seconds, seed=chosen.seed)
                 held = f"snapshot held over {CHURN:,} dead rows" if snapshot else "no snapshot"
-                print(f"{way:<10}{held:<42}{found}", flush=True)
+                print(f"{way}, {held}: {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Programs that show the library at work; `make demo` runs the first of them."""
+"""Programs to copy from: `shop` is an application, and `demo` (`make demo`) shows it at work."""

@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -13,18 +14,20 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from examples.demo import COMMITTED
-from examples.demo_account import Account
+from examples.demo.account import Account
+from examples.demo.customers import PLAN, Plan
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
 MARK = "OUTBOX_DEMO_MARK"
 
 GOOD = Account(
+    plan=Plan(attempts=12, declined_every=6, flaky_every=12, cursed_number=4, reminded=(1,)),
     rolled_back=2,
-    expected_retried=1,
     committed=10,
-    handled=9,
+    receipts=9,
+    letters=9,
+    reminders=1,
     retried=1,
     taken_over=1,
     dead=1,
@@ -32,20 +35,19 @@ GOOD = Account(
     lost=0,
     twice=0,
     invented=0,
-    timers=1,
-    timer_late_ms=3,
+    reminder_late_ms=3,
 )
 
 
 class Demo:
     """The demo as a process; everything that it starts inherits a mark in its environment."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: str) -> None:
         self.mark = uuid4().hex
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "examples.demo"],
+            [sys.executable, "-u", "-m", "examples.demo", *arguments],
             cwd=ROOT,
-            env=os.environ | {MARK: self.mark},
+            env=os.environ | {MARK: self.mark, "COLUMNS": "120"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -54,6 +56,15 @@ class Demo:
         )
         assert self.process.stdout is not None
         self.output = self.process.stdout
+
+    def read_until(self, words: str) -> str:
+        """The first line with these words."""
+        said = []
+        for line in self.output:
+            said.append(line)
+            if words in line:
+                return line
+        pytest.fail(f"the demo ended without saying {words!r}:\n{''.join(said)}")
 
     def left_behind(self) -> list[str]:
         found = []
@@ -72,10 +83,16 @@ class Demo:
 
 
 @pytest.fixture
-def demo() -> Iterator[Demo]:
-    demo = Demo()
-    yield demo
-    demo.end()
+def start_demo() -> Iterator[Callable[..., Demo]]:
+    started: list[Demo] = []
+
+    def start(*arguments: str) -> Demo:
+        started.append(Demo(*arguments))
+        return started[-1]
+
+    yield start
+    for demo in started:
+        demo.end()
 
 
 def test_good_account_has_no_faults() -> None:
@@ -85,13 +102,15 @@ def test_good_account_has_no_faults() -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"handled": 8}, "every committed order was handled or is a dead letter"),
-        ({"lost": 1}, "no order was lost"),
-        ({"twice": 1}, "no order was handled twice"),
+        ({"committed": 9, "receipts": 8, "letters": 8}, "every order was committed whose card was good"),
+        ({"receipts": 8, "letters": 8}, "every committed order has a receipt or is a dead letter"),
+        ({"letters": 8}, "every receipt was sent"),
+        ({"reminders": 0}, "every reminder was sent"),
+        ({"lost": 1}, "no message was lost"),
+        ({"twice": 1}, "no message was handled twice"),
         ({"invented": 1}, "no message of a rolled back order was ever seen"),
         ({"retried": 0}, "every order that failed once was retried"),
-        ({"dead": 2, "handled": 8}, "the poison order is the only dead letter"),
-        ({"timers": 0}, "the timer fired once"),
+        ({"dead": 2, "receipts": 8, "letters": 8}, "the cursed order is the only dead letter"),
         ({"waiting": 1}, "nothing is left in the outbox"),
     ],
 )
@@ -100,34 +119,57 @@ def test_account_with_a_fault_names_it(change: dict[str, int], fault: str) -> No
 
 
 @pytest.mark.slow
-def test_demo_adds_up_and_leaves_no_process_behind(demo: Demo) -> None:
-    text, _ = demo.process.communicate(timeout=100)
+def test_demo_adds_up_and_leaves_no_process_behind(start_demo: Callable[..., Demo]) -> None:
+    demo = start_demo()
+    text, _ = demo.process.communicate(timeout=110)
     account = {name: int(count) for name, count in re.findall(r"^ *(\S.*?)  +(\d+) *$", text, re.MULTILINE)}
     assert demo.process.returncode == 0, text
-    wanted = {"orders committed": COMMITTED, "handled": COMMITTED - 1, "dead letters": 1, "lost": 0, "handled twice": 0}
+    wanted = {
+        "orders committed": PLAN.committed,
+        "receipts for orders": PLAN.committed - 1,
+        "letters with a receipt": PLAN.committed - 1,
+        "dead letters": 1,
+        "lost": 0,
+        "handled twice": 0,
+    }
     assert account.items() >= wanted.items(), text
     assert account["of these taken over from the killed worker"] > 0, text
     assert demo.left_behind() == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["starting a private PostgreSQL", "PostgreSQL runs", "worker 2 started", "killed"])
-async def test_ctrl_c_leaves_no_process_behind(demo: Demo, moment: str) -> None:
-    for line in demo.output:
-        if moment in line:
-            break
+@pytest.mark.parametrize(
+    "moment",
+    ["starting a private PostgreSQL", "PostgreSQL runs", "worker 2 started", "the shop is open", "worker 2 killed"],
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_leaves_no_process_behind(start_demo: Callable[..., Demo], moment: str, number: signal.Signals) -> None:
+    demo = start_demo("--keep")
+    demo.read_until(moment)
     assert demo.left_behind(), "the mark is not seen in the demo's own process"
-    os.killpg(demo.process.pid, signal.SIGINT)
+    os.killpg(demo.process.pid, number)
     text, _ = demo.process.communicate(timeout=60)
     assert demo.process.returncode == 130, text
     assert demo.left_behind() == []
 
 
 @pytest.mark.slow
-async def test_workers_and_server_do_not_outlive_a_killed_demo(demo: Demo) -> None:
-    for line in demo.output:
-        if "worker 2 started" in line:
-            break
+def test_kept_shop_answers_until_ctrl_c(start_demo: Callable[..., Demo]) -> None:
+    demo = start_demo("--keep")
+    line = demo.read_until("The shop stays open at ")
+    url = line.split("The shop stays open at ", 1)[1].split()[0]
+    with urllib.request.urlopen(f"{url}/orders/1", timeout=10) as answer:
+        assert b"Thank you." in answer.read()
+    os.killpg(demo.process.pid, signal.SIGINT)
+    text, _ = demo.process.communicate(timeout=60)
+    assert demo.process.returncode == 0, text
+    assert demo.left_behind() == []
+
+
+@pytest.mark.slow
+async def test_nothing_outlives_a_killed_demo(start_demo: Callable[..., Demo]) -> None:
+    demo = start_demo()
+    demo.read_until("the shop is open")
     demo.process.kill()
     demo.process.wait()
     await eventually(lambda: not demo.left_behind(), timeout=20, message="no process of the demo is left")

@@ -1,9 +1,10 @@
 """Shortcuts for parameters of handlers that FastAPI resolves: the names of `faststream_outbox.annotations`.
 
-`async def handle(msg: OutboxMessage, session: Annotated[AsyncSession, Depends(get_session)])`. Both of FastStream's
-FastAPI integrations hand a handler the context in the same place, so the same names work in both. They resolve
-in the event loop: a dependency that is not a coroutine would cost a thread for every message. In HTTP routes
-there is no message and no context; there, use `router.broker`.
+`async def handle(msg: OutboxMessage, session: Annotated[AsyncSession, Depends(get_session)])`. They work with
+`OutboxRouter` and with `faststream_fastapi`, whose own `Context` (version 1.4) looks for the message where FastStream
+since 0.7.5 does not put it, and finds nothing. They resolve in the event loop: a dependency that is not a
+coroutine would cost a thread for every message. In HTTP routes there is no message and no context; there, use
+`router.broker`.
 """
 
 from collections.abc import Callable
@@ -44,9 +45,19 @@ def Context(name: str, *, default: Any = EMPTY, initial: Callable[..., Any] | No
     """A value of FastStream's context, by its name, as a dependency of FastAPI's."""
 
     async def solve(context: Annotated[Any, params.Header(alias="context__", include_in_schema=False)]) -> Any:
-        return resolve_context_by_name(name=name, default=default, initial=initial, context=context)
+        own = _of_message(context)
+        return resolve_context_by_name(name=name, default=default, initial=initial, context=own)
 
     return params.Depends(solve, use_cache=True)
+
+
+def _of_message(context: Repository) -> Repository:
+    """The context that holds the message in hand: that of its broker, where the application's was handed over."""
+    for broker in getattr(context.get("app"), "brokers", ()):
+        own: Repository = broker.context
+        if own.get_local("message") is not None:
+            return own
+    return context
 
 
 def _refuse() -> NoReturn:

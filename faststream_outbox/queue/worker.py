@@ -7,7 +7,6 @@ Built by the broker for each subscriber, or used directly.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,11 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events import table as told
-from faststream_outbox.queue.attempt import attempt, attempt_batch
 from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.hand import Hand
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
-from faststream_outbox.queue.outcome import (
-    RELEASE,
-    Dead,
-    FinalOutcome,
-    Outcome,
-    Release,
-    Retry,
-)
+from faststream_outbox.queue.outcome import RELEASE, FinalOutcome, Outcome, Release, Retry
+from faststream_outbox.queue.ready import Ready
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.client import OutboxClient
@@ -65,11 +58,8 @@ class Worker:
         self.name = name or ",".join(self.queues)
         self.handle: Any = handle
         self.is_stopping = False
-        self._ready: deque[Claim | list[Claim]] = deque()
-        self._waiting = 0
-        self._running: dict[asyncio.Task[None], Sequence[Claim]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._free: deque[asyncio.Future[None]] = deque()
+        self.ready = Ready()
+        self._hands: dict[asyncio.Task[None], Hand] = {}
         self.unsettled: set[Claim] = set()
         self._all_settled = asyncio.Event()
         self._seconds: float | None = None
@@ -79,17 +69,17 @@ class Worker:
     @property
     def is_running(self) -> bool:
         """Whether it claims and handles."""
-        return bool(self._tasks) and not self.is_stopping
+        return bool(self._hands) and not self.is_stopping
 
     @property
     def running(self) -> int:
         """Handlers that run now."""
-        return len(self._running)
+        return sum(bool(hand.holds) for hand in self._hands.values())
 
     @property
     def waiting(self) -> int:
         """Messages claimed and not started."""
-        return self._waiting
+        return self.ready.count
 
     @property
     def room(self) -> int:
@@ -99,9 +89,9 @@ class Worker:
             return 0
         batch = max(options.fetch_batch_size, options.most_per_call)
         if self._seconds is not None and self._seconds * batch / options.max_workers < HOARD_SECONDS:
-            return batch if self._waiting < batch else 0
-        idle = (options.max_workers - len(self._running)) * options.most_per_call
-        return min(batch, max(0, idle - self._waiting))
+            return batch if self.ready.count < batch else 0
+        idle = (options.max_workers - self.running) * options.most_per_call
+        return min(batch, max(0, idle - self.ready.count))
 
     @property
     def longest_run(self) -> int:
@@ -110,17 +100,15 @@ class Worker:
 
     async def start(self) -> None:
         """Begin to claim and handle, unless already running; a stop under way ends first."""
-        if self._stopping is not None and asyncio.current_task() not in self._tasks:
+        if self._stopping is not None and asyncio.current_task() not in self._hands:
             await asyncio.shield(self._stopping)
-        if self._tasks:
+        if self._hands:
             return
         self.is_stopping = False
         loop = asyncio.get_running_loop()
-        body = self._batches if self.options.batch else self._singles
-        self._tasks = [
-            loop.create_task(self._supervise(body), name=f"outbox {self.name} {number}")
-            for number in range(self.options.max_workers)
-        ]
+        for number in range(self.options.max_workers):
+            hand = Hand(self, f"outbox {self.name} {number}")
+            self._hands[loop.create_task(hand.run(), name=f"outbox {self.name} {number}")] = hand
         self._intake = await self.client.attach(self)
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -128,36 +116,33 @@ class Worker:
 
         Called from a handler of its own it returns at once, and the worker stops when that has ended.
         """
-        if not self._tasks:
+        if not self._hands:
             return
         if self._stopping is None:
             self.is_stopping = True
             limit = self.options.graceful_timeout if timeout is None else timeout
             self._stopping = asyncio.get_running_loop().create_task(self._stop(limit), name=f"stop {self.name}")
-        if asyncio.current_task() not in self._tasks:
+        if asyncio.current_task() not in self._hands:
             await asyncio.shield(self._stopping)
 
     async def _stop(self, timeout: float | None) -> None:
         try:
             await self.client.claimer.remove(self)
-            for item in self._ready:
-                for claim in _claims(item):
-                    self.settle(claim, RELEASE)
-            self._ready.clear()
-            self._waiting = 0
+            for claim in self.ready.clear():
+                self.settle(claim, RELEASE)
             await self._drain(timeout or 0.0)
             await self._await_settled(max(1.0, timeout or 0.0))
             await self.client.detach(self)
         finally:
-            self._tasks = []
+            self._hands = {}
             self._stopping = None
 
     async def _drain(self, timeout: float) -> None:
         began = perf_counter()
-        for task in self._tasks:
-            if task not in self._running:
+        for task, hand in self._hands.items():
+            if not hand.holds:
                 task.cancel()
-        _, late = await asyncio.wait(self._tasks, timeout=timeout)
+        _, late = await asyncio.wait(list(self._hands), timeout=timeout)
         if late:
             self.client.events.emit(told.DrainTimedOut(self.name, perf_counter() - began, len(late)))
             for task in late:
@@ -182,9 +167,7 @@ class Worker:
             for claim in claims:
                 self.settle(claim, RELEASE)
             return
-        self._ready.extend(claims)
-        self._waiting += len(claims)
-        self._rouse(len(claims))
+        self.ready.put(claims)
 
     def receive_run(self, run: list[Claim]) -> None:
         """Take messages of one key, to be handled one after the other."""
@@ -193,9 +176,7 @@ class Worker:
             for claim in run:
                 self.settle(claim, RELEASE)
             return
-        self._ready.append(run)
-        self._waiting += len(run)
-        self._rouse(1)
+        self.ready.put_run(run)
 
     def settle(self, claim: Claim, outcome: FinalOutcome) -> None:
         """Hand an outcome to the settler."""
@@ -220,113 +201,12 @@ class Worker:
             intake.scan_at = min(intake.scan_at, max(now, intake.earliest_scan))
         self.client.claimer.wake()
 
-    def _rouse(self, count: int) -> None:
-        while self._free and count:
-            waiter = self._free.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                count -= 1
-
-    async def _next(self) -> "Claim | list[Claim]":
-        while not self._ready:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._free.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._rouse(1)
-                raise
-        item = self._ready.popleft()
-        self._waiting -= 1 if isinstance(item, Claim) else len(item)
-        if self._waiting < self.options.fetch_batch_size:
+    async def next(self) -> list[Claim]:
+        """The next message, or run of messages of one key, for a hand."""
+        run = await self.ready.take()
+        if self.ready.count < self.options.fetch_batch_size:
             self.client.claimer.wake()
-        return item
-
-    async def _supervise(self, body: Callable[[], Awaitable[None]]) -> None:
-        """Run a handler's loop; an error that nobody foresaw costs the message at hand, not the loop."""
-        task = asyncio.current_task()
-        assert task is not None
-        while not self.is_stopping:
-            try:
-                await body()
-            except Exception as error:  # noqa: BLE001 - told, and the loop goes on
-                self.client.events.emit(told.LoopCrashed(task.get_name(), error))
-                for claim in self._running.pop(task, ()):
-                    if claim in self.unsettled and not claim.is_ending:
-                        self.settle(claim, Release(counts=True))
-
-    async def _singles(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        while not self.is_stopping:
-            await self._handle_run(_claims(await self._next()), task)
-
-    async def _handle_run(self, run: list[Claim], task: asyncio.Task[None]) -> None:
-        """Handle messages one after the other; after one that holds its key, give back the rest."""
-        for place, claim in enumerate(run, start=1):
-            self._running[task] = run
-            outcome = await attempt(self, claim, task)
-            del self._running[task]
-            if outcome is not None:
-                self.settle(claim, outcome)
-            if place < len(run) and (self.is_stopping or outcome is None or holds_key(outcome, self.options)):
-                for later in run[place:]:
-                    self.settle(later, RELEASE)
-                return
-
-    async def _batches(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        while not self.is_stopping:
-            claims = list(_claims(await self._next()))
-            await self._fill(claims)
-            if self._must_end():
-                for claim in claims:
-                    self.settle(claim, RELEASE)
-                return
-            self._running[task] = claims
-            outcomes = await attempt_batch(self, claims, task)
-            del self._running[task]
-            held: set[tuple[str, str]] = set()
-            for claim, outcome in zip(claims, outcomes, strict=True):
-                if outcome is None:
-                    continue
-                final = outcome
-                if claim.key is not None:
-                    # A later message of a key that failed comes again after it, so that order holds.
-                    final = Release(counts=True) if (claim.queue, claim.key) in held else outcome
-                    if holds_key(final, self.options):
-                        held.add((claim.queue, claim.key))
-                self.settle(claim, final)
-
-    def _must_end(self) -> bool:
-        return self.is_stopping
-
-    async def _fill(self, claims: list[Claim]) -> None:
-        """Add what is ready, and wait a while for more, up to the batch's size."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.options.batch_wait
-        while len(claims) < self.options.most_per_call and not self.is_stopping:
-            if self._ready:
-                # A run stays whole: its key must not be in two hands.
-                if len(claims) + len(_claims(self._ready[0])) > self.options.most_per_call:
-                    return
-                claims += _claims(await self._next())
-                continue
-            if loop.time() >= until:
-                return
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._free.append(waiter)
-            try:
-                await asyncio.wait([waiter], timeout=until - loop.time())
-            except asyncio.CancelledError:
-                for claim in claims:
-                    self.settle(claim, RELEASE)
-                raise
-            finally:
-                # One that nobody waits for must not swallow the call for the next message.
-                waiter.cancel()
+        return run
 
     def finished(self, seconds: float, messages: int) -> None:
         """A handler took so long for so many messages."""
@@ -339,18 +219,3 @@ class Worker:
             claim.is_lost = True
             self.client.events.emit(told.LeaseLost(claim.queue, self.name, claim.id, claim.deliveries_count, "waiting"))
         self.settled(claim, RELEASE, lost=True)
-
-
-def _claims(item: "Claim | list[Claim]") -> list[Claim]:
-    return [item] if isinstance(item, Claim) else item
-
-
-def holds_key(outcome: FinalOutcome, options: WorkerOptions) -> bool:
-    """Whether later messages of the key must wait after this outcome."""
-    match outcome:
-        case Retry() | Release():
-            return True
-        case Dead():
-            return options.on_dead == "block"
-        case _:
-            return False

@@ -93,9 +93,7 @@ class Shop:
             self.seen.append({"items": items, "messages": message.messages})
 
         @router.subscriber("responding")
-        async def responding(
-            order: Order, session: Annotated[AsyncSession, Depends(self.session)]
-        ) -> OutboxResponse:
+        async def responding(order: Order, session: Annotated[AsyncSession, Depends(self.session)]) -> OutboxResponse:
             await session.execute(insert(orders).values(item=order.item))
             return OutboxResponse(order, queue="mixed", session=session)
 

@@ -1,27 +1,23 @@
 """The same handlers and routes through FastStream's own router for FastAPI and through `faststream_fastapi`."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator
 from logging import Logger
-from typing import Annotated, Any
+from typing import Any
 
 import httpx
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from faststream.context import ContextRepo
 from faststream_fastapi import FastStreamAPI
 from sqlalchemy import Engine, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox import annotations
-from faststream_outbox.broker import OutboxBatchMessage, OutboxBroker, OutboxMessage
+from faststream_outbox.broker import OutboxBroker, OutboxMessage
 from faststream_outbox.fastapi import OutboxRouter
 from tests.broker.asgi import running
 from tests.broker.shop import Order, Shop, orders
 from tests.tables import existing
 from tests.waiting import eventually
-
-Serve = Callable[[], AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 @pytest.fixture
@@ -177,23 +173,3 @@ async def test_response_is_published_before_the_session_of_a_dependency_ends(
     await eventually(is_done)
     assert [seen["order"].item for seen in shop.seen] == ["chair"]
     assert await items(engine) == ["chair"]
-
-
-async def test_faststream_fastapi_takes_the_shortcuts_of_plain_handlers_too(
-    engine: AsyncEngine, table: Table, shop: Shop
-) -> None:
-    broker = OutboxBroker(engine, outbox_table=table)
-
-    @broker.subscriber("orders")
-    async def handle(
-        order: Order,
-        message: annotations.OutboxMessage,
-        session: Annotated[AsyncSession, Depends(shop.session)],
-    ) -> None:
-        shop.seen.append({"message": message, "session": session})
-
-    async with running(FastStreamAPI(broker, application=FastAPI())):
-        await publish(broker, engine, "orders", "chair")
-        await eventually(lambda: shop.seen)
-    assert isinstance(shop.seen[0]["message"], OutboxMessage)
-    assert isinstance(shop.seen[0]["session"], AsyncSession)

@@ -95,15 +95,6 @@ async def test_deeper_keys_do_not_cost_more(rig: Rig) -> None:
         assert deep[name].buffers <= 2 * cost.buffers + 200, f"{name}: {cost} shallow, {deep[name]} deep"
 
 
-async def test_timers_of_a_key_are_not_read_to_find_its_head(rig: Rig) -> None:
-    """Messages for later do not hold their key, and must not be walked one by one either."""
-    await rig.sql(FILL, keys=KEYS, each=1000)
-    await rig.sql("update {t} set next_attempt_at = now() + interval '1 h' where id % 1000 <> 999")
-    await rig.sql("analyze {t}")
-    touched = await costs(rig)
-    assert max(cost.rows for cost in touched.values()) <= 20_000, touched
-
-
 async def test_a_message_without_key_pays_for_none_of_it(rig: Rig, sent: list[str]) -> None:
     async def handle(claim: Claim) -> Done:
         return DONE

@@ -1,14 +1,18 @@
 """Leases are renewed in time, and no more often than needed."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from faststream_outbox.events import table as told
-from faststream_outbox.queue import DONE, Claim, Done
+from faststream_outbox.queue import DONE, Claim, Done, Worker
 from faststream_outbox.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
+from faststream_outbox.sql import Statement
+from faststream_outbox.sql.wire import Wire
 from tests.queue.claims import claim_of
 from tests.queue.rig import POLLING, Rig
+from tests.waiting import eventually
 
 
 class TestPause:
@@ -116,3 +120,54 @@ class TestRenewing:
         await rig.put("b")
         await rig.witness.wait(told.Handled)
         assert await rig.row() == before
+
+
+class TestWaiting:
+    async def test_a_message_that_lost_its_lease_while_it_waited_is_not_started(self, rig: Rig) -> None:
+        worker, finish = await self.filled(rig, lease_ttl_seconds=1.5)
+        waiting = worker.waiting
+        await rig.sql(
+            "update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'"
+            " where payload = 'slow' and id > (select min(id) from {t})"
+        )
+        await rig.witness.wait(told.LeaseLost, count=waiting, phase="waiting")
+        finish.set()
+        await rig.witness.wait(told.Handled, count=51)
+        await rig.put("quick")
+        await rig.witness.wait(told.Handled, count=52)
+        assert len(rig.witness.of(told.Started)) == 52
+
+    async def test_a_lease_that_could_not_be_renewed_in_time_is_not_begun_upon(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The server is out of reach for longer than the lease: somebody else may have the message by now."""
+        worker, finish = await self.filled(rig, lease_ttl_seconds=1.0)
+        waiting = worker.waiting
+        fetch = Wire.fetch
+
+        async def unreachable(wire: Wire, statement: Statement, values: Any) -> Any:
+            if statement.name == "renew":
+                raise ConnectionResetError
+            return await fetch(wire, statement, values)
+
+        monkeypatch.setattr(Wire, "fetch", unreachable)
+        await asyncio.sleep(1.5)
+        finish.set()
+        await rig.witness.wait(told.LeaseLost, count=waiting, phase="waiting")
+        assert len(rig.witness.of(told.Started)) == 51
+
+    async def filled(self, rig: Rig, **options: Any) -> tuple[Worker, asyncio.Event]:
+        """A worker that runs one slow message and has others waiting in memory."""
+        finish = asyncio.Event()
+
+        async def handle(claim: Claim) -> Done:
+            if claim.payload == b"slow":
+                await finish.wait()
+            return DONE
+
+        worker = await rig.work(handle, fetch_batch_size=10, **options)
+        await rig.put(*["quick"] * 50)
+        await rig.witness.wait(told.Handled, count=50)
+        await rig.put(*["slow"] * 8)
+        await eventually(lambda: worker.waiting == 7, message="messages wait in memory")
+        return worker, finish

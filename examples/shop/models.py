@@ -1,0 +1,57 @@
+"""The shop's tables and the library's two, on one MetaData.
+
+An application migrates them together with Alembic; the demo calls `create_all`.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, DateTime, ForeignKey, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from faststream_outbox import make_dlq_table, make_outbox_table
+
+
+class Base(DeclarativeBase):
+    """What the shop's own tables share."""
+
+    type_annotation_map = {int: BigInteger, datetime: DateTime(timezone=True)}  # noqa: RUF012 - SQLAlchemy's own form
+
+
+class Order(Base):
+    """Something that a customer wants."""
+
+    __tablename__ = "orders"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    customer: Mapped[str]
+    item: Mapped[str]
+    cents: Mapped[int]
+
+
+class Receipt(Base):
+    """Written by a worker, once per order. Nothing here forbids a second one: the demo counts them."""
+
+    __tablename__ = "receipts"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    order_id: Mapped[int] = mapped_column(ForeignKey("orders.id"))
+    words: Mapped[str]
+    worker: Mapped[str]
+    attempt: Mapped[int]
+    delivery: Mapped[int]
+
+
+class Letter(Base):
+    """A letter to the customer: the receipt, or a reminder. `sent_at` may be later than `due_at`."""
+
+    __tablename__ = "letters"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    order_id: Mapped[int] = mapped_column(ForeignKey("orders.id"))
+    kind: Mapped[str]
+    due_at: Mapped[datetime]
+    sent_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+
+
+outbox = make_outbox_table(Base.metadata)
+outbox_dlq = make_dlq_table(Base.metadata)

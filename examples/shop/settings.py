@@ -1,0 +1,27 @@
+"""The shop's settings, from the environment. Read once, by `broker.py` and `worker.py`."""
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the database is, and how this process works."""
+
+    database_url: str
+    worker_name: str
+    max_workers: int
+    lease_seconds: float
+
+    @classmethod
+    def read(cls) -> "Settings":
+        """From the environment, with defaults for everything."""
+        return cls(
+            database_url=os.environ.get("SHOP_DATABASE_URL", "postgresql+asyncpg://localhost/shop"),
+            worker_name=os.environ.get("SHOP_WORKER_NAME", f"process {os.getpid()}"),
+            max_workers=int(os.environ.get("SHOP_MAX_WORKERS", "4")),
+            lease_seconds=float(os.environ.get("SHOP_LEASE_SECONDS", "60")),
+        )
+
+
+settings = Settings.read()

@@ -1,0 +1,117 @@
+"""One of a worker's hands: takes what is ready, attempts it, hands on the outcome, and again.
+
+Messages of one key are handled one after the other; after one that must be tried again the rest of the
+run is given back, so that order holds. An error that nobody foresaw costs the message at hand, not the
+loop. A worker has `max_workers` of them.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue.attempt import attempt, attempt_batch
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.outcome import RELEASE, Dead, FinalOutcome, Release, Retry
+
+if TYPE_CHECKING:
+    from faststream_outbox.queue.worker import Worker
+
+
+class Hand:
+    """The loop of one handler."""
+
+    def __init__(self, worker: "Worker", name: str) -> None:
+        self._worker = worker
+        self._name = name
+        self.holds: list[Claim] = []
+        """What it handles now, first to last."""
+
+    async def run(self) -> None:
+        """Handle until the worker stops."""
+        task = asyncio.current_task()
+        assert task is not None
+        worker = self._worker
+        while not worker.is_stopping:
+            try:
+                if worker.options.batch:
+                    await self._handle_batch(task)
+                else:
+                    await self._handle_run(await worker.next(), task)
+            except Exception as error:  # noqa: BLE001 - told, and the loop goes on
+                worker.client.events.emit(told.LoopCrashed(self._name, error))
+                held, self.holds = self.holds, []
+                for claim in held:
+                    if claim in worker.unsettled and not claim.is_ending:
+                        worker.settle(claim, Release(counts=True))
+
+    async def _handle_run(self, run: list[Claim], task: asyncio.Task[None]) -> None:
+        worker = self._worker
+        for place, claim in enumerate(run, start=1):
+            self.holds = run
+            outcome = await attempt(worker, claim, task)
+            self.holds = []
+            if outcome is not None:
+                worker.settle(claim, outcome)
+            if place < len(run) and (worker.is_stopping or outcome is None or holds_key(outcome, worker.options)):
+                for later in run[place:]:
+                    worker.settle(later, RELEASE)
+                return
+
+    async def _handle_batch(self, task: asyncio.Task[None]) -> None:
+        worker = self._worker
+        claims = list(await worker.next())
+        try:
+            await self._fill(claims)
+        except asyncio.CancelledError:
+            self._give_back(claims)
+            raise
+        if worker.is_stopping:
+            self._give_back(claims)
+            return
+        self.holds = claims
+        outcomes = await attempt_batch(worker, claims, task)
+        self.holds = []
+        held: set[tuple[str, str]] = set()
+        for claim, outcome in zip(claims, outcomes, strict=True):
+            if outcome is None:
+                continue
+            final = outcome
+            if claim.key is not None:
+                # A later message of a key that failed comes again after it, so that order holds.
+                final = Release(counts=True) if (claim.queue, claim.key) in held else outcome
+                if holds_key(final, worker.options):
+                    held.add((claim.queue, claim.key))
+            worker.settle(claim, final)
+
+    async def _fill(self, claims: list[Claim]) -> None:
+        """Add what is ready, and wait a while for more, up to the batch's size."""
+        worker = self._worker
+        loop = asyncio.get_running_loop()
+        until = loop.time() + worker.options.batch_wait
+        while len(claims) < worker.options.most_per_call and not worker.is_stopping:
+            length = worker.ready.next_length()
+            if length:
+                # A run stays whole: its key must not be in two hands.
+                if len(claims) + length > worker.options.most_per_call:
+                    return
+                claims += await worker.next()
+            elif loop.time() >= until:
+                return
+            else:
+                await worker.ready.wait(until - loop.time())
+
+    def _give_back(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            self._worker.settle(claim, RELEASE)
+
+
+def holds_key(outcome: FinalOutcome, options: WorkerOptions) -> bool:
+    """Whether later messages of the key must wait after this outcome."""
+    match outcome:
+        case Retry() | Release():
+            return True
+        case Dead():
+            return options.on_dead == "block"
+        case _:
+            return False

@@ -1,0 +1,122 @@
+"""Every kind of body arrives as what it was."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+from tests.broker.conformance.ways import Seen, Way
+
+
+class Order(BaseModel):
+    id: int
+    name: str = "x"
+
+
+@dataclass
+class Bill:
+    id: int
+
+
+UUID_ = UUID("12345678-1234-5678-1234-567812345678")
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+BODIES: list[tuple[Any, Any, Any]] = [
+    ("text", str, "text"),
+    ("ünï☃\x00", str, "ünï☃\x00"),
+    ("", str, ""),
+    (b"\x00\xff", bytes, b"\x00\xff"),
+    (b"", bytes, b""),
+    (1, int, 1),
+    (1.5, float, 1.5),
+    (True, bool, True),
+    ({"a": 1}, dict[str, int], {"a": 1}),
+    ([1, 2], list[int], [1, 2]),
+    ([], list[int], []),
+    (Order(id=1), Order, Order(id=1)),
+    (Bill(1), Bill, Bill(1)),
+    ([Order(id=1)], list[Order], [Order(id=1)]),
+    (Decimal("1.20"), Decimal, Decimal("1.20")),
+    (NOON, datetime, NOON),
+    (date(2026, 1, 2), date, date(2026, 1, 2)),
+    (UUID_, UUID, UUID_),
+]
+
+
+@pytest.mark.parametrize(("sent", "kind", "received"), BODIES, ids=[repr(body)[:30] for body, _, _ in BODIES])
+async def test_body_arrives_as_what_it_was(way: Way, seen: Seen, sent: Any, kind: Any, received: Any) -> None:
+    broker = way.broker()
+
+    async def handle(body: Any) -> None:
+        seen(body)
+
+    handle.__annotations__["body"] = kind
+    broker.subscriber("orders")(handle)
+    async with way.running(broker):
+        await way.publish(sent, "orders")
+        assert await seen.first() == [received]
+
+
+async def test_none_arrives_as_an_empty_body(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: Any) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(None, "orders")
+        assert await seen.first() in ([b""], [None])
+
+
+async def test_dictionary_fills_several_parameters(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders")
+    async def handle(id: int, name: str) -> None:
+        seen(id, name)
+
+    async with way.running(broker):
+        await way.publish({"id": 1, "name": "x"}, "orders")
+        assert await seen.first() == [(1, "x")]
+
+
+async def test_list_fills_several_parameters(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders")
+    async def handle(first: int, second: float, *rest: tuple[int, ...]) -> None:
+        seen(first, second, rest)
+
+    async with way.running(broker):
+        await way.publish([1, 1.5, 3, 4], "orders")
+        assert await seen.first() == [(1, 1.5, (3, 4))]
+
+
+async def test_body_of_the_wrong_shape_is_a_failed_attempt(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: Order) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish_to_failing({"id": "no number"}, "orders")
+        await way.attempted()
+    assert seen == []
+
+
+async def test_without_validation_the_body_is_what_was_decoded(way: Way, seen: Seen) -> None:
+    broker = way.broker(apply_types=False)
+
+    @broker.subscriber("orders")
+    async def handle(body: Order) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(Order(id=1), "orders")
+        assert await seen.first() == [{"id": 1, "name": "x"}]

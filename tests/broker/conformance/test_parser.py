@@ -1,0 +1,191 @@
+"""Parsers, decoders and codecs of the application."""
+
+from typing import Any
+
+import pytest
+from faststream.exceptions import SetupError
+
+from faststream_outbox import ConstantRetry
+from tests.broker.conformance.ways import Seen, Way
+
+LATER = ConstantRetry(delay_seconds=1000)
+
+
+async def _async_parser(raw: Any, original: Any) -> Any:
+    message = await original(raw)
+    message.headers = {**message.headers, "parsed": "yes"}
+    return message
+
+
+async def _async_decoder(message: Any, original: Any) -> Any:
+    return [await original(message)]
+
+
+def _sync_decoder(message: Any) -> Any:
+    return "by hand"
+
+
+@pytest.mark.parametrize("place", ["broker", "subscriber", "handler"])
+async def test_parser_is_used(way: Way, seen: Seen, place: str) -> None:
+    options = {"parser": _async_parser}
+    broker = way.broker(**(options if place == "broker" else {}))
+    subscriber = broker.subscriber("orders", **(options if place == "subscriber" else {}))
+
+    async def is_parsed(message: Any) -> bool:
+        return bool(message.headers.get("parsed"))
+
+    @subscriber(filter=is_parsed, **(options if place == "handler" else {}))
+    async def handle(body: int) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(1, "orders")
+        assert await seen.first() == [1]
+
+
+@pytest.mark.parametrize("place", ["broker", "subscriber", "handler"])
+@pytest.mark.parametrize(("decoder", "decoded"), [(_async_decoder, [1]), (_sync_decoder, "by hand")])
+async def test_decoder_is_used(way: Way, seen: Seen, place: str, decoder: Any, decoded: Any) -> None:
+    broker = way.broker(**({"decoder": decoder} if place == "broker" else {}))
+    subscriber = broker.subscriber("orders", **({"decoder": decoder} if place == "subscriber" else {}))
+
+    @subscriber(**({"decoder": decoder} if place == "handler" else {}))
+    async def handle(body: Any) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(1, "orders")
+        assert await seen.first() == [decoded]
+
+
+async def test_decoder_of_one_subscriber_is_not_used_by_another(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders", decoder=_async_decoder)
+    async def with_decoder(body: Any) -> None:
+        seen(body)
+
+    @broker.subscriber("bills")
+    async def without(body: Any) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(1, "orders")
+        await seen.first(1)
+        await way.publish(2, "bills")
+        assert await seen.first(2) == [[1], 2]
+
+
+async def test_parser_that_fails_fails_the_message(way: Way) -> None:
+    async def parser(raw: Any) -> Any:
+        raise ValueError
+
+    broker = way.broker()
+
+    @broker.subscriber("orders", parser=parser, retry_strategy=LATER)
+    async def handle(body: Any) -> None: ...
+
+    async with way.running(broker):
+        await way.publish_to_failing(1, "orders")
+        await way.attempted()
+
+
+async def test_parser_of_a_batch_gets_all_claims(way: Way, seen: Seen) -> None:
+    async def parser(raw: Any, original: Any) -> Any:
+        seen(len(raw))
+        return await original(raw)
+
+    broker = way.broker()
+
+    @broker.subscriber("orders", batch=True, parser=parser)
+    async def handle(bodies: list[int]) -> None: ...
+
+    async with way.running(broker):
+        await way.publish_batch(1, 2, queue="orders")
+        await way.empty()
+    assert sum(seen) == 2
+
+
+class Codec:
+    """Bodies back to front."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    async def encode(self, body: Any, serializer: Any) -> tuple[bytes, str | None]:
+        return str(body)[::-1].encode(), "text/plain"
+
+    async def decode(self, message: Any) -> Any:
+        self._seen("decoded")
+        return message.body.decode()[::-1]
+
+
+class BatchCodec(Codec):
+    async def encode_batch(self, bodies: Any, serializer: Any) -> list[tuple[bytes, str | None]]:
+        return [(f"batch {body}".encode(), "text/plain") for body in bodies]
+
+    async def decode_batch(self, message: Any) -> list[Any]:
+        self._seen("decoded batch")
+        return [body.decode() for body in message.body]
+
+
+async def test_codec_of_the_broker_encodes_and_decodes(way: Way, seen: Seen) -> None:
+    broker = way.broker(codec=Codec(seen))
+
+    @broker.subscriber("orders")
+    async def handle(body: str) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish("abc", "nobody")
+        assert [row["payload"] for row in await way.rows()] == [b"cba"]
+        await way.publish("abc", "orders")
+        assert await seen.first(2) == ["decoded", "abc"]
+
+
+@pytest.mark.parametrize("place", ["subscriber", "handler"])
+async def test_codec_of_a_subscriber_decodes(way: Way, seen: Seen, place: str) -> None:
+    broker = way.broker()
+    options: dict[str, Any] = {"codec": Codec(seen)}
+    subscriber = broker.subscriber("orders", **(options if place == "subscriber" else {}))
+
+    @subscriber(**(options if place == "handler" else {}))
+    async def handle(body: str) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish("abc", "orders")
+        assert await seen.first(2) == ["decoded", "cba"]
+
+
+async def test_codec_and_decoder_together_are_refused(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    with pytest.raises(SetupError, match="codec"):
+
+        @broker.subscriber("orders", codec=Codec(seen), decoder=_async_decoder)
+        async def handle(body: str) -> None: ...
+
+        async with way.running(broker):
+            pass
+
+
+async def test_codec_of_batches_is_asked_for_batches(way: Way, seen: Seen) -> None:
+    broker = way.broker(codec=BatchCodec(seen))
+
+    @broker.subscriber("orders", batch=True)
+    async def handle(bodies: list[str]) -> None:
+        for body in bodies:
+            seen(body)
+
+    async with way.running(broker):
+        await way.publish_batch("a", "b", queue="orders")
+        await way.empty()
+    assert [one for one in seen if one != "decoded batch"] == ["batch a", "batch b"]
+    assert "decoded batch" in seen
+
+
+async def test_plain_codec_serves_batches_one_by_one(way: Way) -> None:
+    async with way.running(way.broker(codec=Codec(Seen()))):
+        await way.publish_batch("ab", "cd", queue="orders")
+        assert [row["payload"] for row in await way.rows()] == [b"ba", b"dc"]

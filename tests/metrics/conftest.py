@@ -1,0 +1,24 @@
+"""A rig whose client a recorder of each kind listens to."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from tests.metrics.readings import OpenTelemetryReading, PrometheusReading, Reading
+from tests.queue.rig import Rig
+
+
+@pytest.fixture(params=[PrometheusReading, OpenTelemetryReading], ids=["prometheus", "opentelemetry"])
+def reading(request: pytest.FixtureRequest) -> Reading:
+    made: Reading = request.param()
+    return made
+
+
+@pytest.fixture
+async def rig(engine: AsyncEngine, table: Table, dlq_table: Table, reading: Reading) -> AsyncIterator[Rig]:
+    rig = Rig(engine, table, dlq_table)
+    reading.recorder.listen(rig.client.events)
+    yield rig
+    await rig.close()

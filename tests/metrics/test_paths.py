@@ -1,0 +1,219 @@
+"""Whatever becomes of a message, it is counted as that, and the gauge of running handlers returns to zero."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Retry
+from faststream_outbox.queue.retry import ConstantRetry, NoRetry
+from tests.metrics.readings import Reading
+from tests.queue.rig import Rig
+from tests.waiting import eventually
+
+STEAL = "update {t} set acquired_token = gen_random_uuid()"
+
+
+def outbox_only(reading: Reading) -> dict[str, float]:
+    """What was counted apart from claims and the listener, which every path has."""
+    ignored = {"fetch_batches", "listener_up"}
+    return {name: value for name, value in reading.all_own().items() if name not in ignored}
+
+
+async def done(claim: Claim) -> Done:
+    return DONE
+
+
+async def test_done(rig: Rig, reading: Reading) -> None:
+    inside: list[float] = []
+
+    async def handle(claim: Claim) -> Done:
+        inside.append(reading.running())
+        return DONE
+
+    await rig.work(handle)
+    await rig.put("a")
+    await rig.witness.wait(told.Handled)
+    assert (inside, reading.running(), reading.timed()) == ([1], 0, 1)
+    assert reading.own("fetch_batches", non_empty="true") == 1
+    assert outbox_only(reading) == {}
+
+
+async def test_retry(rig: Rig, reading: Reading) -> None:
+    failures = [ValueError("not yet")]
+
+    async def handle(claim: Claim) -> Done:
+        if failures:
+            raise failures.pop()
+        return DONE
+
+    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=0.01))
+    await rig.put("a")
+    await rig.witness.wait(told.Handled)
+    assert (reading.running(), reading.timed()) == (0, 2)
+    assert outbox_only(reading) == {}
+
+
+async def test_dead_letter(rig: Rig, reading: Reading) -> None:
+    async def handle(claim: Claim) -> Done:
+        raise ValueError("never")
+
+    await rig.work(handle, retry_strategy=NoRetry())
+    await rig.put("a")
+    await rig.witness.wait(told.Died)
+    assert (reading.running(), reading.timed()) == (0, 1)
+    assert outbox_only(reading) == {"terminal": 1, "dlq_written": 1}
+    assert reading.own("terminal", reason="retry_terminal") == 1
+    assert reading.own("dlq_written", reason="retry_terminal") == 1
+
+
+async def test_failed_for_good_where_nothing_keeps_dead_letters(rig: Rig, reading: Reading) -> None:
+    async def handle(claim: Claim) -> Dead:
+        return Dead()
+
+    client = rig.another_client(dead_letters=False)
+    reading.recorder.listen(client.events)
+    await rig.work(handle, client=client)
+    await rig.put("a", client=client)
+    await rig.witness.wait(told.Died)
+    assert reading.running() == 0
+    assert outbox_only(reading) == {"terminal": 1}
+
+
+async def test_delivered_too_often_and_never_started(rig: Rig, reading: Reading) -> None:
+    await rig.put("a")
+    await rig.sql("update {t} set deliveries_count = 5")
+    await rig.work(done, max_deliveries=2)
+    await rig.witness.wait(told.Died)
+    assert (reading.running(), reading.timed()) == (0, 0)
+    assert reading.own("terminal", reason="max_deliveries") == 1
+
+
+async def test_cancelled_by_itself(rig: Rig, reading: Reading) -> None:
+    async def handle(claim: Claim) -> Done:
+        raise asyncio.CancelledError
+
+    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=3600))
+    await rig.put("a")
+    await rig.witness.wait(told.Retried)
+    assert (reading.running(), reading.timed()) == (0, 1)
+
+
+async def test_cancelled_by_a_stop(rig: Rig, reading: Reading) -> None:
+    async def handle(claim: Claim) -> Done:
+        await asyncio.Event().wait()
+        return DONE
+
+    worker = await rig.work(handle)
+    await rig.put("a")
+    await rig.witness.wait(told.Started)
+    assert reading.running() == 1
+    await worker.stop(timeout=0)
+    assert (reading.running(), reading.timed()) == (0, 0)
+    assert outbox_only(reading) == {"dispatch_abandoned": 1, "released": 1, "drain_timeout": 1}
+    assert reading.own("released", started="true") == 1
+
+
+async def test_given_back_before_it_started(rig: Rig, reading: Reading) -> None:
+    worker = rig.worker(done, max_workers=1)
+    ready = asyncio.Event()
+
+    async def handle(claim: Claim) -> Done:
+        await ready.wait()
+        return DONE
+
+    worker.handle = handle
+    await rig.put("a", "b", key="customer")
+    await worker.start()
+    await rig.witness.wait(told.Started)
+    stopping = asyncio.ensure_future(worker.stop(timeout=30))
+    await eventually(lambda: worker.is_stopping)
+    ready.set()
+    await stopping
+    assert (reading.running(), reading.timed()) == (0, 1)
+    assert outbox_only(reading) == {"released": 1}
+    assert reading.own("released", started="false") == 1
+
+
+async def test_lease_lost_while_running(rig: Rig, reading: Reading) -> None:
+    ready = asyncio.Event()
+
+    async def handle(claim: Claim) -> Done:
+        await rig.sql(STEAL)
+        await ready.wait()
+        return DONE
+
+    worker = await rig.work(handle, lease_ttl_seconds=0.3)
+    await rig.put("a")
+    await rig.witness.wait(told.LeaseLost, phase="running")
+    assert reading.running() == 0
+    ready.set()
+    await eventually(lambda: not worker.unsettled)
+    assert (reading.running(), reading.own("lease_lost", phase="running")) == (0, 1)
+
+
+async def test_lease_lost_when_settling(rig: Rig, reading: Reading) -> None:
+    async def handle(claim: Claim) -> Done:
+        await rig.sql(STEAL)
+        return DONE
+
+    await rig.work(handle)
+    await rig.put("a")
+    await rig.witness.wait(told.LeaseLost, phase="settling")
+    assert (reading.running(), reading.timed(), reading.own("lease_lost", phase="settling")) == (0, 0, 1)
+
+
+async def test_batch_of_different_outcomes(rig: Rig, reading: Reading) -> None:
+    inside: list[float] = []
+
+    async def handle(claims: Sequence[Claim]) -> list[Outcome]:
+        inside.append(reading.running())
+        return [DONE, Retry(3600.0), Dead()]
+
+    await rig.work(handle, batch=True, batch_size=3, batch_wait=5.0)
+    await rig.put("a", "b", "c")
+    await rig.witness.wait(told.Handled)
+    await rig.witness.wait(told.Retried)
+    await rig.witness.wait(told.Died)
+    assert (inside, reading.running(), reading.timed()) == ([3], 0, 3)
+    assert reading.own("terminal", reason="rejected") == 1
+
+
+async def test_left_to_its_lease_when_the_outcome_cannot_be_written(rig: Rig, reading: Reading) -> None:
+    worker = await rig.work(done)
+    async with rig.engine.connect() as other:
+        await other.execute(text(f"lock table {rig.table.name} in share mode"))
+        await other.commit()
+        await rig.put("a", due_in=0.3)
+        await other.execute(text(f"select from {rig.table.name} for update"))
+        await rig.sql("select 1")
+        await other.rollback()
+    await rig.witness.wait(told.Handled)
+    await worker.stop()
+    assert reading.running() == 0
+
+
+async def test_connections_that_are_cut(rig: Rig, reading: Reading) -> None:
+    await rig.work(done)
+    await rig.witness.wait(told.ListenerReady)
+    assert reading.own("listener_up") == 1
+    cut = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and {me}"
+    await rig.sql(cut.replace("{me}", "pid <> pg_backend_pid()"))
+    await rig.witness.wait(told.ListenerLost)
+    await rig.witness.wait(told.ListenerReady, 2)
+    await rig.put("a")
+    await rig.witness.wait(told.Handled)
+    assert reading.own("listener_up") == 1
+    assert reading.own("listener_lost", reason="lost") == len(rig.witness.of(told.ListenerLost))
+    for role in ("claim", "settle", "watch", "renew"):
+        lost = [event for event in rig.witness.of(told.ConnectionLost) if event.role == role]
+        assert reading.own("connection_lost", role=role) == len(lost)
+    assert reading.own("connection_outage_seconds") == len(rig.witness.of(told.ConnectionRestored))
+    assert reading.running() == 0
+
+
+Heard = Any
+pytest.register_assert_rewrite("tests.metrics.readings")

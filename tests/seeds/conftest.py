@@ -1,0 +1,49 @@
+"""A broker on PostgreSQL, a session, and a look at the table from outside."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from sqlalchemy import URL, Table, event
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox import OutboxBroker
+from tests.seeds.outside import Outside
+
+
+@pytest.fixture
+async def broker(engine: AsyncEngine, table: Table) -> AsyncIterator[OutboxBroker]:
+    """A broker with all defaults, not started."""
+    broker = OutboxBroker(engine, outbox_table=table)
+    yield broker
+    await broker.stop()
+
+
+@pytest.fixture
+async def session(engine: AsyncEngine, table: Table) -> AsyncIterator[AsyncSession]:
+    """A session with nothing begun."""
+    async with AsyncSession(engine, expire_on_commit=False) as session:
+        yield session
+
+
+@pytest.fixture
+def outside(database_url: URL, table: Table) -> Iterator[Outside]:
+    """Somebody else's connection."""
+    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(dsn, autocommit=True, row_factory=dict_row) as connection:
+        yield Outside(connection)
+
+
+@pytest.fixture
+def statements(engine: AsyncEngine) -> Iterator[list[str]]:
+    """The SQL that the application's connections have sent since."""
+    sent: list[str] = []
+
+    def record(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        sent.append(statement)
+
+    event.listen(engine.sync_engine, "before_cursor_execute", record)
+    yield sent
+    event.remove(engine.sync_engine, "before_cursor_execute", record)
