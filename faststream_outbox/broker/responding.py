@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 from faststream_outbox.broker.response import OutboxResponse
 
 if TYPE_CHECKING:
-    from faststream_outbox.broker.subscriber import OutboxSubscriber
+    from faststream_outbox.broker.config import OutboxBrokerConfig
 
 Call = Callable[..., Any]
 
 
-def publishing_responses(subscriber: "OutboxSubscriber") -> Callable[[Call], Call]:
-    """A decorator for the subscriber's handlers."""
+def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]:
+    """A decorator for the handlers of a subscriber with this configuration."""
 
     async def published(result: Any) -> Any:
         if isinstance(result, OutboxResponse) and result.queue and result.session is not None:
-            message = subscriber._outer_config.context.get_local("message")
+            message = config.context.get_local("message")
             if result.correlation_id is None and message is not None:
                 result.correlation_id = message.correlation_id
             command = result.as_publish_command()
-            producer = subscriber._outer_config.producer
+            producer = config.producer
             publish: Any = producer.publish
-            for middleware in reversed(list(subscriber._outer_config.broker_middlewares)):
-                scope = middleware(None, context=subscriber._outer_config.context).publish_scope
+            for middleware in reversed(list(config.broker_middlewares)):
+                scope = middleware(None, context=config.context).publish_scope
                 publish = functools.partial(scope, publish)
             await publish(command)
             result.is_published = True

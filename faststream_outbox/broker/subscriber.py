@@ -76,7 +76,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self.is_manual = self.ack_policy is AckPolicy.MANUAL
         self.propagates_headers = config.propagate_inbound_headers
         self.worker: Worker | None = None
-        self._call_decorators = (publishing_responses(self),)
+        self._call_decorators = (publishing_responses(config._outer_config),)
 
     @property
     def queues(self) -> tuple[str, ...]:

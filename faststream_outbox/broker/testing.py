@@ -117,7 +117,9 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
         async with super()._do_start(broker) as started:
             workers: list[Worker] = []
             if self.run_loops and not self.with_real and not self.connect_only:
-                workers = [subscriber.make_worker() for subscriber in _subscribers([broker])]
+                for subscriber in _subscribers([broker]):
+                    subscriber.worker = subscriber.make_worker()
+                    workers.append(subscriber.worker)
             for worker in workers:
                 await worker.start()
             try:

@@ -20,6 +20,7 @@ Recorded = (
     | told.Died
     | told.LeaseLost
     | told.Released
+    | told.OutcomeRefused
     | told.Abandoned
     | told.DrainTimedOut
     | told.Published
@@ -51,7 +52,14 @@ def calls(event: Recorded) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _of_message(
-    event: told.Started | told.Handled | told.Retried | told.Died | told.LeaseLost | told.Released | told.Abandoned,
+    event: told.Started
+    | told.Handled
+    | told.Retried
+    | told.Died
+    | told.LeaseLost
+    | told.Released
+    | told.OutcomeRefused
+    | told.Abandoned,
 ) -> list[tuple[str, dict[str, Any]]]:
     tags: dict[str, Any] = {
         "queue": event.queue,
@@ -75,7 +83,7 @@ def _of_message(
             return [died, ("dlq_written", tags | {"failure_reason": reason})] if kept else [died]
         case told.LeaseLost(phase=phase):
             return [("lease_lost", tags | {"phase": phase})]
-        case told.Released(was_started=True) | told.Abandoned():
+        case told.Released(was_started=True) | told.OutcomeRefused() | told.Abandoned():
             return [("dispatch_abandoned", tags)]
         case told.Released():
             return []

@@ -1,7 +1,7 @@
 """Everything that happens, as types: the contract of metrics, logs and dashboards.
 
 Each event is a frozen record; its docstring is its meaning. A message that was `Started` gets exactly
-one closing event: `Handled`, `Retried`, `Died`, `Released`, `LeaseLost` or `Abandoned`. Outcome events
+one closing event: `Handled`, `Retried`, `Died`, `Released`, `LeaseLost`, `OutcomeRefused` or `Abandoned`. Outcomes
 are told only after the outcome was written. Emitted by the engines, heard through `events.Events`.
 """
 
@@ -98,11 +98,9 @@ class LeasesRenewed:
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeRefused:
+class OutcomeRefused(MessageEvent):
     """The server refused an outcome, as for a missing dead-letter table; the message is parked in the outbox."""
 
-    queue: str
-    id: int
     error: BaseException
 
 

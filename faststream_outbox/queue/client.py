@@ -99,6 +99,7 @@ class OutboxClient:
             loops.append(("outbox watcher", self._watcher.run))
         self._services = [Service(name, loop, self._crashed) for name, loop in loops]
         self._detach: Callable[[], None] | None = None
+        self._changing = asyncio.Lock()
 
     @classmethod
     def shared(cls, engine: AsyncEngine, table: Table, dlq_table: Table | None = None) -> "OutboxClient":
@@ -128,28 +129,30 @@ class OutboxClient:
 
     async def attach(self, worker: Worker) -> Intake:
         """Serve this worker; the first one starts the loops."""
-        self._workers.append(worker)
-        # A connection that died silently must be given up before the leases that wait for it run out.
-        self._settle_wire.timeout = min(STATEMENT_TIMEOUT, max(1.0, min(self._ttls()) / 3))
-        if len(self._workers) == 1:
-            self._detach = self.wakeups.attach(self._hinted, self._settle_wire)
-            for service in self._services:
-                service.start()
-        return self.claimer.add(worker)
+        async with self._changing:
+            self._workers.append(worker)
+            # A connection that died silently must be given up before the leases that wait for it run out.
+            self._settle_wire.timeout = min(STATEMENT_TIMEOUT, max(1.0, min(self._ttls()) / 3))
+            if self._detach is None:
+                self._detach = self.wakeups.attach(self._hinted, self._settle_wire)
+                for service in self._services:
+                    service.start()
+            return self.claimer.add(worker)
 
     async def detach(self, worker: Worker) -> None:
         """Serve this worker no more; the last one ends the loops and closes the connections."""
-        if worker in self._workers:
-            self._workers.remove(worker)
-        if self._workers or self._detach is None:
-            return
-        await self.wakeups.notifier(asyncio.get_running_loop()).flush()
-        self._detach()
-        self._detach = None
-        for service in self._services:
-            await service.stop()
-        await self._claim_wire.close()
-        await self._settle_wire.close()
+        async with self._changing:
+            if worker in self._workers:
+                self._workers.remove(worker)
+            if self._workers or self._detach is None:
+                return
+            await self.wakeups.notifier(asyncio.get_running_loop()).flush()
+            self._detach()
+            self._detach = None
+            for service in self._services:
+                await service.stop()
+            await self._claim_wire.close()
+            await self._settle_wire.close()
 
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
         """Part of the settler's contract: pass the news on."""

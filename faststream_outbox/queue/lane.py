@@ -38,6 +38,8 @@ class Lane:
     is_due_known: bool = False
     passed_over_since: float | None = None
     hinted_at: float = 0.0
+    cost: float = NEVER
+    """Seconds that a look takes, without what delays it now and then."""
 
     def hint(self, now: float, *, is_precise: bool = True) -> None:
         """There may be new messages, also a little below the floor, and later ones unless the hint is precise."""
@@ -67,7 +69,8 @@ class Lane:
         self, now: float, took: float, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool
     ) -> None:
         """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
-        self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 3 * took))
+        self.cost = min(took, self.cost * 1.2 + 0.0005)
+        self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 3 * self.cost))
         if full and last is not None:
             self.floor_at, self.floor_id = last
             return

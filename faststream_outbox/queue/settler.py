@@ -182,7 +182,9 @@ class Settler:
 
     async def _park(self, items: list[Ended], error: Exception) -> None:
         for claim, _ in items:
-            self._events.emit(told.OutcomeRefused(claim.queue, claim.id, error))
+            self._events.emit(
+                told.OutcomeRefused(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, error)
+            )
         # Not the outcome's own text: it may hold an error whose rendering raises.
         reasons = [
             f"{outcome.reason}; dead letter refused: {error!r}"
@@ -203,7 +205,9 @@ class Settler:
                 failures += 1
                 await asyncio.sleep(pause_after(failures))
             else:
-                self._close(items, {row[0] for row in rows})
+                written = {row[0] for row in rows}
+                for claim, outcome in items:
+                    self._aftermath.settled(claim, outcome, lost=claim.id not in written)
                 return
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:

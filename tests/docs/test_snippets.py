@@ -18,6 +18,7 @@ from psycopg import sql
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox import OutboxBroker
 from faststream_outbox.queue import Worker
 from tests.docs.pages import LANGUAGES, ROOT, Part, pages, parts
 from tests.waiting import eventually
@@ -44,7 +45,7 @@ async def namespace(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, A
     sys.modules[module.__name__] = module
     yield module.__dict__
     for value in list(module.__dict__.values()):
-        if isinstance(value, Worker):
+        if isinstance(value, Worker | OutboxBroker):
             await value.stop()
     for value in list(module.__dict__.values()):
         if isinstance(value, AsyncEngine):

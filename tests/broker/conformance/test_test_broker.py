@@ -1,0 +1,212 @@
+"""What `TestOutboxBroker` gives to tests of an application."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from faststream.exceptions import SetupError, SubscriberNotFound
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox import ConstantRetry, TestOutboxBroker
+from faststream_outbox.broker.testing import FakeOutboxClient, fake_session
+from tests.broker.conformance.ways import LOOPS, Seen, Way
+
+
+async def test_handler_has_a_mock(memory: Way) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: dict[str, int]) -> None: ...
+
+    async with TestOutboxBroker(broker) as tested:
+        await tested.publish({"id": 1}, "orders", session=fake_session())
+        handle.mock.assert_called_once_with({"id": 1})
+
+
+async def test_handler_asserts_what_it_was_called_with(memory: Way) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None: ...
+
+    async with TestOutboxBroker(broker) as tested:
+        await tested.publish(1, "orders", session=fake_session(), correlation_id="c1")
+        await handle.assert_called_once_with(1, correlation_id="c1")
+
+
+async def test_publisher_has_a_mock(memory: Way) -> None:
+    broker = memory.broker()
+    publisher = broker.publisher("bills")
+
+    @publisher
+    @broker.subscriber("orders")
+    async def handle(body: int) -> int:
+        return body + 1
+
+    async with TestOutboxBroker(broker) as tested:
+        await tested.publish(1, "orders", session=fake_session())
+        publisher.mock.assert_called_once_with(2)
+
+
+async def test_mock_is_refused_outside(memory: Way) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None: ...
+
+    async with TestOutboxBroker(broker):
+        pass
+    with pytest.raises(SetupError):
+        handle.mock.assert_called_once()
+
+
+async def test_stand_ins_for_publishers_are_taken_away(memory: Way) -> None:
+    broker = memory.broker()
+    publisher = broker.publisher("bills")
+    async with TestOutboxBroker(broker):
+        assert len(broker.subscribers) == 1
+    assert (len(broker.subscribers), publisher.queue) == (0, "bills")
+
+
+async def test_exception_of_a_handler_is_raised_to_whoever_publishes(memory: Way) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None:
+        raise ZeroDivisionError
+
+    async with TestOutboxBroker(broker) as tested:
+        with pytest.raises(ZeroDivisionError):
+            await tested.publish(1, "orders", session=fake_session())
+
+
+async def test_due_time_does_not_delay_an_immediate_handler(memory: Way) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None: ...
+
+    async with TestOutboxBroker(broker) as tested:
+        await tested.publish(1, "orders", session=fake_session(), activate_in=timedelta(days=1))
+        handle.mock.assert_called_once_with(1)
+
+
+async def test_publishing_without_a_session_is_refused_as_on_postgresql(memory: Way) -> None:
+    async with TestOutboxBroker(memory.broker()) as tested:
+        with pytest.raises(ValueError, match="publish needs the session"):
+            await tested.publish(1, "orders")
+
+
+async def test_request_without_a_subscriber_is_refused(memory: Way) -> None:
+    async with TestOutboxBroker(memory.broker()) as tested:
+        with pytest.raises(SubscriberNotFound):
+            await tested.request(1, "orders")
+
+
+async def test_fake_client_is_on_the_broker_inside_only(memory: Way) -> None:
+    broker = memory.broker()
+    async with TestOutboxBroker(broker) as tested:
+        client: Any = tested.fake_client  # type: ignore[attr-defined]
+        assert isinstance(client, FakeOutboxClient)
+    assert not hasattr(broker, "fake_client")
+
+
+async def test_time_can_be_advanced_to_a_retry(memory: Way, seen: Seen) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders", retry_strategy=ConstantRetry(delay_seconds=3600))
+    async def handle(body: int) -> None:
+        seen(body)
+        if len(seen) == 1:
+            raise ValueError
+
+    async with (test := TestOutboxBroker(broker, run_loops=True)) as tested:
+        await tested.publish(1, "orders", session=fake_session())
+        await seen.first(1)
+        way = Way(LOOPS)
+        way.test = test
+        await way.attempted()
+        test.advance(3601)
+        await seen.first(2)
+        await way.empty()
+
+
+async def test_time_can_be_advanced_to_a_timer(memory: Way, seen: Seen) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None:
+        seen(body)
+
+    async with (test := TestOutboxBroker(broker, run_loops=True)) as tested:
+        session = fake_session()
+        await tested.publish(1, "orders", session=session, activate_in=timedelta(hours=1), timer_id="t")
+        await tested.publish(2, "orders", session=session)
+        assert await seen.first(1) == [2]
+        test.advance(timedelta(hours=2))
+        assert await seen.first(2) == [2, 1]
+
+
+async def test_timer_can_be_taken_back(memory: Way) -> None:
+    async with TestOutboxBroker(memory.broker(), run_loops=True) as tested:
+        session = fake_session()
+        await tested.publish(1, "orders", session=session, activate_in=timedelta(hours=1), timer_id="t")
+        assert await tested.cancel_timer(queue="orders", timer_id="t", session=session)
+        assert await tested.fetch_unprocessed(session=session) == []
+
+
+async def test_row_can_be_fed(memory: Way, seen: Seen) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: Any) -> None:
+        seen(body)
+
+    async with (test := TestOutboxBroker(broker, run_loops=True)):
+        test.feed("orders", b'{"id": 1}', headers={"content-type": "application/json"})
+        assert await seen.first() == [{"id": 1}]
+
+
+async def test_rollback_of_a_real_session_takes_the_rows_back(real: Way) -> None:
+    broker = real.broker()
+    async with TestOutboxBroker(broker) as tested:
+        async with AsyncSession(real.engine) as session:
+            await session.begin()
+            await tested.publish(1, "nobody", session=session)
+            await session.rollback()
+        assert await tested.fetch_unprocessed(session=fake_session()) == []
+
+
+async def test_commit_of_a_real_session_keeps_the_rows(real: Way) -> None:
+    broker = real.broker()
+    async with TestOutboxBroker(broker) as tested:
+        async with AsyncSession(real.engine) as session, session.begin():
+            await tested.publish(1, "nobody", session=session)
+        assert len(await tested.fetch_unprocessed(session=fake_session())) == 1
+
+
+async def test_with_real_the_real_broker_runs_and_mocks_record(real: Way) -> None:
+    broker = real.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None: ...
+
+    async with TestOutboxBroker(broker, with_real=True) as tested:
+        async with AsyncSession(real.engine) as session, session.begin():
+            await tested.publish(1, "orders", session=session)
+            assert len(await tested.fetch_unprocessed(session=session)) == 1
+        await handle.wait_call(5)
+        handle.mock.assert_called_once_with(1)
+        await real.empty()
+
+
+async def test_two_brokers_under_test_hear_each_other(memory: Way, seen: Seen) -> None:
+    first, second = memory.broker(), memory.broker()
+
+    @second.subscriber("orders")
+    async def handle(body: int) -> None:
+        seen(body)
+
+    async with TestOutboxBroker(first, second) as (tested, _):
+        await tested.publish(1, "orders", session=fake_session())
+    assert seen == [1]
