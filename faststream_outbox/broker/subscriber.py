@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from faststream import AckPolicy
-from faststream.exceptions import FeatureNotSupportedException
+from faststream.exceptions import FeatureNotSupportedException, SetupError
 from faststream.message import StreamMessage
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -71,6 +71,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             config.parser, config.decoder = singles.parse_message, singles.decode_message
         super().__init__(config, specification, calls)
         self._queues = config.queues
+        self._usecase = config
         self.options = config.options
         self.is_transactional = config.transactional
         self.is_manual = self.ack_policy is AckPolicy.MANUAL
@@ -99,6 +100,17 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         if self.calls:
             self.worker = self.make_worker()
             await self.worker.start()
+
+    def _post_start(self) -> None:
+        # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
+        if self._usecase.ack_policy is not self.ack_policy:
+            msg = (
+                f"The broker's ack_policy {self._usecase.ack_policy.name} does not reach a router's subscriber that was "
+                f"made before the router was included: {self.specification.call_name} has {self.ack_policy.name}. "
+                "Give ack_policy to the router or to the subscriber."
+            )
+            raise SetupError(msg)
+        super()._post_start()
 
     def make_worker(self) -> Worker:
         """The engine's worker for this subscriber."""

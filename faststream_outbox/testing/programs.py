@@ -64,6 +64,8 @@ def within_reach(bin_path: Path, account: pwd.struct_passwd, shelter: Path) -> P
             group=account.pw_gid,
             extra_groups=[],
             stdout=subprocess.DEVNULL,
+            # out of reach of a Ctrl-C, which its caller hears by itself
+            start_new_session=True,
             check=True,
         )
     except PermissionError:

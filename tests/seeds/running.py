@@ -18,13 +18,13 @@ SNIPPET = "snippet.py"
 _ADDRESS = re.compile(r"(postgresql\+\w+)://localhost/app")
 
 
-async def run(snippet: str, names: Mapping[str, Any], url: URL | None = None) -> dict[str, Any]:
+async def run(snippet: str, names: Mapping[str, Any], url: URL | None = None, *, file: str = SNIPPET) -> dict[str, Any]:
     """Run a snippet with these names, and give all that it knows at its end."""
     code = snippet
     if url is not None:
         code = _ADDRESS.sub(lambda found: url.set(drivername=found[1]).render_as_string(hide_password=False), code)
     namespace = {"__name__": __name__, **names}
-    compiled = compile(code, SNIPPET, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    compiled = compile(code, file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     answer = eval(compiled, namespace)
     if inspect.isawaitable(answer):
         await answer

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from faststream import AckPolicy
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import ConstantRetry, OutboxBroker
 from faststream_outbox.annotations import OutboxMessage
@@ -156,12 +157,15 @@ async def test_reject_on_error_ignores_the_retry_strategy(
     broker: OutboxBroker, session: AsyncSession, outside: Outside
 ) -> None:
     strategy = ConstantRetry(delay_seconds=1.0)
-    rows = await fail_under(
-        broker, session, outside, ack_policy=AckPolicy.REJECT_ON_ERROR, retry_strategy=strategy
-    )
+    rows = await fail_under(broker, session, outside, ack_policy=AckPolicy.REJECT_ON_ERROR, retry_strategy=strategy)
     assert rows == []
 
 
 def test_ack_first_is_refused_at_registration(broker: OutboxBroker) -> None:
     with pytest.raises(ValueError, match="ACK_FIRST"):
         broker.subscriber("orders", ack_policy=AckPolicy.ACK_FIRST)
+
+
+def test_ack_first_as_the_brokers_policy_is_refused_too(engine: AsyncEngine, table: Table) -> None:
+    with pytest.raises(ValueError, match="ACK_FIRST"):
+        OutboxBroker(engine, outbox_table=table, ack_policy=AckPolicy.ACK_FIRST).subscriber("orders")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from time import perf_counter
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -90,11 +90,9 @@ async def test_an_expired_lease_is_claimed_again_and_a_living_one_is_not(
     broker: OutboxBroker, outside: Outside
 ) -> None:
     bodies = collect(broker)
-    outside.put(b"1")
-    outside.lease(seconds_ago=70)
-    expired = outside.row()["id"]
-    living = outside.put(b"2", acquired_token=uuid4(), deliveries_count=1)
-    outside.sql("update outbox set acquired_at = now() - interval '50 s' where id = %s", living)
+    expired, living = outside.put(b"1"), outside.put(b"2")
+    outside.lease(seconds_ago=50)
+    outside.sql("update outbox set acquired_at = acquired_at - interval '20 s' where id = %s", expired)
     await broker.start()
     await eventually(lambda: expired not in [row["id"] for row in outside.rows()])
     assert (bodies, outside.row()["id"]) == ([1], living)

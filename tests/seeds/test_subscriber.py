@@ -149,9 +149,7 @@ async def test_producer_and_client_are_available_too(
     given: list[Any] = []
 
     @broker.subscriber("orders")
-    async def handle(
-        body: int, producer: annotations.OutboxProducer, client: annotations.OutboxClient
-    ) -> None:
+    async def handle(body: int, producer: annotations.OutboxProducer, client: annotations.OutboxClient) -> None:
         given.extend((producer, client))
 
     await broker.start()

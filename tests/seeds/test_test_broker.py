@@ -52,13 +52,6 @@ async def test_a_schedule_from_now_is_recorded_on_the_fake_row(unconnected: Outb
         assert row.next_attempt_at - row.created_at == HALF_A_MINUTE
 
 
-async def test_the_schedule_of_a_handled_message_can_be_looked_at(unconnected: OutboxBroker) -> None:
-    collect(unconnected)
-    async with TestOutboxBroker(unconnected) as broker:
-        await broker.publish(1, queue="orders", session=fake_session(), activate_at=LATER)
-        assert broker.fake_client.rows[0].next_attempt_at == LATER  # type: ignore[attr-defined]
-
-
 async def test_with_loops_a_timer_waits(unconnected: OutboxBroker) -> None:
     bodies = collect(unconnected)
     test = TestOutboxBroker(unconnected, run_loops=True)

@@ -155,7 +155,7 @@ async def test_both_activations_of_a_batch_are_refused(broker: OutboxBroker, ses
 async def test_naive_activate_at_is_refused_and_no_sql_is_sent(
     broker: OutboxBroker, session: AsyncSession, statements: list[str]
 ) -> None:
-    with pytest.raises(ValueError, match="(?i)time ?zone|aware|naive"):
+    with pytest.raises(ValueError, match=r"(?i)time ?zone|aware|naive"):
         await broker.publish(1, queue="orders", session=session, activate_at=AN_INSTANT.replace(tzinfo=None))
     assert not statements
 

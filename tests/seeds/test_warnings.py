@@ -1,11 +1,15 @@
 """Combinations that cannot work are refused, and those seldom meant are warned about, at the user's line."""
 
 import warnings
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import faststream
 import pytest
 from faststream import AckPolicy
 
+import faststream_outbox
 from faststream_outbox import ConstantRetry, NoRetry, OutboxBroker
 from tests.seeds.running import SNIPPET, line_of, run
 
@@ -53,6 +57,16 @@ async def test_a_combination_that_is_seldom_meant_is_warned_about_at_the_users_l
     assert [(warning.filename, warning.lineno) for warning in caught] == [
         (SNIPPET, line_of(REGISTRATION, "broker.subscriber"))
     ]
+
+
+@pytest.mark.parametrize("package", [faststream, faststream_outbox], ids=lambda package: package.__name__)
+async def test_a_user_whose_directory_is_named_like_a_package_is_warned_at_his_own_line(
+    broker: OutboxBroker, package: ModuleType
+) -> None:
+    file = f"{Path(str(package.__file__)).parent}_shop/app.py"
+    with pytest.warns(UserWarning, match="lease_ttl_seconds") as caught:
+        await run(REGISTRATION, {"broker": broker, "options": {"lease_ttl_seconds": 5.0}}, file=file)
+    assert [warning.filename for warning in caught] == [file]
 
 
 @pytest.mark.parametrize("name", SENSIBLE)

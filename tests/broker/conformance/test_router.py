@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from faststream import AckPolicy, BaseMiddleware
+from faststream.exceptions import SetupError
 
 from faststream_outbox import NoRetry, OutboxRoute, OutboxRoutePublisher, OutboxRouter
 from faststream_outbox.annotations import OutboxMessage
@@ -191,7 +192,7 @@ async def test_ack_policy_of_a_router_holds_for_its_subscribers(way: Way) -> Non
         assert (await way.died())["failure_reason"] == "rejected"
 
 
-async def test_manual_policy_of_a_broker_holds_for_a_routers_subscribers(way: Way) -> None:
+async def test_policy_of_a_broker_that_comes_too_late_for_a_routers_subscriber_is_told(way: Way) -> None:
     broker = way.broker(ack_policy=AckPolicy.MANUAL)
     router = OutboxRouter()
 
@@ -199,9 +200,9 @@ async def test_manual_policy_of_a_broker_holds_for_a_routers_subscribers(way: Wa
     async def handle(body: int) -> None: ...
 
     broker.include_router(router)
-    async with way.running(broker):
-        await way.publish(1, "orders")
-        assert (await way.died())["failure_reason"] == "undecided"
+    with pytest.raises(SetupError, match="ack_policy"):
+        async with way.running(broker):
+            pass
 
 
 async def test_terminal_hook_of_the_broker_hears_of_a_routers_messages(way: Way, seen: Seen) -> None:
