@@ -107,8 +107,8 @@ class Recorder(ABC):
                 self._tell(known.RELEASED, {"started": "true" if started else "false"}, tags)
             case told.Abandoned(queue=queue, worker=worker):
                 self._tell(known.ABANDONED, {}, {"queue": queue, "subscriber": worker})
-            case told.OutcomeRefused(queue=queue):
-                self._tell(known.OUTCOME_REFUSED, {"queue": queue}, {"queue": queue})
+            case told.OutcomeRefused(queue=queue, worker=worker):
+                self._tell(known.OUTCOME_REFUSED, {}, {"queue": queue, "subscriber": worker})
             case told.LeasesRenewed(count=count):
                 self._tell(known.LEASES_RENEWED, {}, {}, count)
             case told.ConnectionLost(role=role):

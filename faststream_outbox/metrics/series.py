@@ -44,7 +44,9 @@ DISPATCH_ABANDONED = Series(
 )
 RELEASED = Series("released", "Messages given back to any worker", ("started",), of_handler=True)
 ABANDONED = Series("abandoned", "Messages left to the end of their lease, unwritten at a stop", of_handler=True)
-OUTCOME_REFUSED = Series("outcome_refused", "Outcomes that the server refused; the messages are parked", ("queue",))
+OUTCOME_REFUSED = Series(
+    "outcome_refused", "Outcomes that the server refused; the messages are parked", of_handler=True
+)
 LEASES_RENEWED = Series("leases_renewed", "Leases that began anew while their messages were in hand")
 CONNECTION_LOST = Series("connection_lost", "Failures of the library's own connections", ("role",))
 CONNECTION_OUTAGE = Series(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 from faststream_outbox.envelope import CheckedEnvelope, Envelope
 from faststream_outbox.events import Events
@@ -26,6 +27,11 @@ async def publish(
     rows = checked_batch(envelopes)
     if not rows:
         return []
+    if isinstance(session, async_scoped_session):
+        session = session()
+    if isinstance(session, AsyncSession | AsyncConnection):
+        # All in one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
+        return await session.run_sync(_put, table, rows, wakeups, events)
     opened = await through(session, table)
     began = perf_counter()
     name, values = insertion(rows)
@@ -49,8 +55,16 @@ def publish_sync(
 ) -> list[int | None]:
     """As `publish`, for a sync session or connection."""
     rows = checked_batch(envelopes)
-    if not rows:
-        return []
+    return _put(session, table, rows, wakeups, events) if rows else []
+
+
+def _put(
+    session: AnySyncSession,
+    table: Table,
+    rows: Sequence[CheckedEnvelope],
+    wakeups: Wakeups | None,
+    events: Events | None,
+) -> list[int | None]:
     opened = through_sync(session, table)
     began = perf_counter()
     name, values = insertion(rows)

@@ -212,7 +212,8 @@ async def test_connections_that_are_cut(rig: Rig, reading: Reading, database_url
     worker = await rig.work(done, client=client)
     await rig.witness.wait(told.ListenerReady)
     assert reading.own("listener_up") == 1
-    await rig.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'to be cut'")
+    cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'to be cut'"
+    await rig.sql(f"{cut} and datname = current_database()")
     await rig.witness.wait(told.ListenerLost)
     await rig.witness.wait(told.ListenerReady, 2)
     await rig.put("a", client=client)

@@ -165,7 +165,7 @@ async def test_refused_message_begins_no_transaction(engine: AsyncEngine, table:
 async def test_call_that_is_too_large_is_refused(
     engine: AsyncEngine, table: Table, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.envelope.MAX_BODY_BYTES", 100)
+    monkeypatch.setattr("faststream_outbox.publish.rows.MAX_BODY_BYTES", 100)
     half = Envelope(queue="orders", body=b"x" * 60)
     async with engine.begin() as connection:
         with pytest.raises(InvalidMessage, match="bytes"):

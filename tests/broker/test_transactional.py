@@ -1,0 +1,447 @@
+"""Transactional handlers: writes, published messages and the end of the message commit together, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import pytest
+from faststream import AckPolicy, Depends, Response
+from faststream.exceptions import AckMessage, NackMessage, RejectMessage, SkipMessage
+from sqlalchemy import BigInteger, Column, Engine, MetaData, Table, insert, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox import ConstantRetry, NoRetry, OutboxBroker, OutboxResponse
+from faststream_outbox.annotations import OutboxBroker as Broker
+from faststream_outbox.annotations import OutboxMessage, OutboxSession
+from faststream_outbox.errors import LeaseLost
+from faststream_outbox.queue.client import OutboxClient
+from tests.tables import existing
+from tests.waiting import eventually
+
+LATER = ConstantRetry(delay_seconds=1000)
+SOON = ConstantRetry(delay_seconds=0.01)
+
+
+@pytest.fixture
+def effects(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+    """A table of the application."""
+    table = Table("effects", metadata, Column("number", BigInteger, primary_key=True))
+    with existing(table, sync_engine):
+        yield table
+
+
+class Shop:
+    """An application with one table of its own."""
+
+    def __init__(self, engine: AsyncEngine, tables: tuple[Table, Table], effects: Table) -> None:
+        self.engine = engine
+        self.outbox, self.dlq = tables
+        self.effects = effects
+        self.broker = OutboxBroker(engine, outbox_table=tables[0], dlq_table=tables[1], logger=None)
+
+    async def write(self, session: AsyncSession, number: int) -> None:
+        await session.execute(insert(self.effects).values(number=number))
+
+    async def publish(self, *bodies: Any, queue: str = "orders") -> None:
+        async with AsyncSession(self.engine) as session, session.begin():
+            await self.broker.publish_batch(*bodies, queue=queue, session=session)
+
+    async def sql(self, statement: str) -> list[Any]:
+        async with self.engine.begin() as connection:
+            result = await connection.execute(text(statement))
+            return list(result.mappings()) if result.returns_rows else []
+
+    async def state(self) -> dict[str, Any]:
+        """Numbers written, bodies of messages by queue, number of dead letters."""
+        rows = await self.sql(f"select queue, payload from {self.outbox.name} order by id")
+        queues: dict[str, list[bytes]] = {}
+        for row in rows:
+            queues.setdefault(row["queue"], []).append(row["payload"])
+        numbers = await self.sql(f"select number from {self.effects.name} order by 1")
+        dead = await self.sql(f"select id from {self.dlq.name}")
+        return {"effects": [row["number"] for row in numbers], "messages": queues, "dead": len(dead)}
+
+    async def becomes(self, **expected: Any) -> None:
+        """Wait until the state is this."""
+        expected = {"effects": [], "messages": {}, "dead": 0} | expected
+        last: dict[str, Any] = {}
+
+        async def it_is_so() -> bool:
+            nonlocal last
+            last = await self.state()
+            return last == expected
+
+        try:
+            await eventually(it_is_so)
+        except pytest.fail.Exception:
+            assert last == expected
+            raise
+
+    async def failed(self) -> None:
+        """Wait until the first attempt at the only order was written as failed; nothing else may be there."""
+
+        async def the_order_waits_for_its_next_attempt() -> Any:
+            return await self.sql(
+                f"select 1 from {self.outbox.name} where attempts_count = 1 and acquired_token is null"
+            )
+
+        await eventually(the_order_waits_for_its_next_attempt)
+        assert await self.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
+
+
+@pytest.fixture
+async def shop(engine: AsyncEngine, table: Table, dlq_table: Table, effects: Table) -> AsyncIterator[Shop]:
+    shop = Shop(engine, (table, dlq_table), effects)
+    yield shop
+    await shop.broker.stop()
+
+
+async def test_writes_messages_and_the_end_commit_together(shop: Shop) -> None:
+    @shop.broker.publisher("returned")
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> int:
+        await shop.write(session, body)
+        await outbox.publish(body + 1, "published")
+        assert await shop.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
+        return body + 2
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1], messages={"published": [b"2"], "returned": [b"3"]})
+
+
+async def test_publisher_object_needs_no_session_in_a_transactional_handler(shop: Shop) -> None:
+    publisher = shop.broker.publisher("published")
+
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int) -> None:
+        await publisher.publish(body)
+        await shop.broker.publish_batch(2, 3, queue="published")
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(messages={"published": [b"1", b"2", b"3"]})
+
+
+async def test_answer_to_reply_to_is_in_the_transaction(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> int:
+        await shop.write(session, body)
+        return body
+
+    await shop.broker.start()
+    async with AsyncSession(shop.engine) as session, session.begin():
+        await shop.broker.publish(1, "orders", session=session, reply_to="answers")
+    await shop.becomes(effects=[1], messages={"answers": [b"1"]})
+
+
+async def test_exception_leaves_nothing_and_the_message_comes_again(shop: Shop) -> None:
+    attempts: list[int] = []
+
+    @shop.broker.subscriber("orders", transactional=True, retry_strategy=SOON)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
+        attempts.append(body)
+        await shop.write(session, body)
+        await outbox.publish(len(attempts), "published")
+        if len(attempts) == 1:
+            raise ValueError
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1], messages={"published": [b"2"]})
+    assert attempts == [1, 1]
+
+
+@pytest.mark.parametrize("raised", [NackMessage, SkipMessage, ValueError, asyncio.CancelledError])
+async def test_ending_that_is_no_success_rolls_back(shop: Shop, raised: type[BaseException]) -> None:
+    @shop.broker.subscriber("orders", transactional=True, retry_strategy=LATER)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
+        await shop.write(session, body)
+        await outbox.publish(body, "published")
+        raise raised
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.failed()
+
+
+async def test_rejected_message_is_a_dead_letter_and_its_writes_are_gone(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> None:
+        await shop.write(session, body)
+        raise RejectMessage
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(dead=1)
+
+
+async def test_raised_ack_commits(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> None:
+        await shop.write(session, body)
+        raise AckMessage
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1])
+
+
+@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL])
+async def test_acked_by_hand_commits(shop: Shop, policy: AckPolicy) -> None:
+    @shop.broker.subscriber("orders", transactional=True, ack_policy=policy)
+    async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
+        await shop.write(session, body)
+        await message.ack()
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1])
+
+
+@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL])
+async def test_nacked_by_hand_rolls_back(shop: Shop, policy: AckPolicy) -> None:
+    @shop.broker.subscriber("orders", transactional=True, ack_policy=policy)
+    async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
+        await shop.write(session, body)
+        await message.nack(delay=1000)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.failed()
+
+
+async def test_undecided_under_manual_rolls_back(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True, ack_policy=AckPolicy.MANUAL, retry_strategy=LATER)
+    async def handle(body: int, session: OutboxSession) -> None:
+        await shop.write(session, body)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.failed()
+
+
+async def test_failing_publisher_rolls_back(shop: Shop) -> None:
+    @shop.broker.publisher("returned")
+    @shop.broker.subscriber("orders", transactional=True, retry_strategy=LATER)
+    async def handle(body: int, session: OutboxSession) -> Any:
+        await shop.write(session, body)
+        return Response(body, headers={"bad": object()})
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.failed()
+
+
+@pytest.mark.parametrize("step", ["settle_within", "commit"])
+async def test_failure_at_a_step_of_the_end_leaves_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise ConnectionError
+
+    @shop.broker.subscriber("orders", transactional=True, retry_strategy=LATER)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
+        await shop.write(session, body)
+        await outbox.publish(body, "published")
+        if step == "commit":
+            monkeypatch.setattr(session, "commit", broken)
+
+    if step == "settle_within":
+        monkeypatch.setattr(OutboxClient, "settle_within", broken)
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.failed()
+
+
+async def test_failure_of_the_end_is_tried_again_until_it_succeeds(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[int] = []
+
+    @shop.broker.subscriber("orders", transactional=True, retry_strategy=SOON)
+    async def handle(body: int, session: OutboxSession) -> None:
+        await shop.write(session, body)
+        commits.append(body)
+        if len(commits) == 1:
+
+            async def broken() -> None:
+                raise ConnectionError
+
+            monkeypatch.setattr(session, "commit", broken)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1])
+    assert commits == [1, 1]
+
+
+async def test_deferred_constraint_that_fails_at_commit_leaves_nothing(shop: Shop) -> None:
+    await shop.sql(f"alter table {shop.effects.name} add constraint later unique (number) deferrable initially deferred")
+    await shop.sql(f"alter table {shop.effects.name} drop constraint effects_pkey")
+
+    @shop.broker.subscriber("orders", transactional=True, retry_strategy=NoRetry())
+    async def handle(body: int, session: OutboxSession) -> None:
+        await shop.write(session, body)
+        await shop.write(session, body)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(dead=1)
+
+
+async def test_lost_lease_rolls_back(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
+        await shop.write(session, body)
+        await outbox.publish(body, "published")
+        # As another worker would, after it found the lease run out.
+        await shop.sql(
+            f"update {shop.outbox.name} set acquired_token = gen_random_uuid(), acquired_at = now() + '1 hour'"
+        )
+
+    ended = asyncio.Event()
+    settle = shop.broker.client.settle_within
+
+    async def watched(*args: Any) -> None:
+        try:
+            await settle(*args)
+        except LeaseLost:
+            ended.set()
+            raise
+
+    shop.broker.client.settle_within = watched  # type: ignore[method-assign]
+    await shop.broker.start()
+    await shop.publish(1)
+    async with asyncio.timeout(5):
+        await ended.wait()
+    await shop.broker.stop()
+    assert await shop.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
+
+
+async def test_response_with_the_transactional_session_is_published_once(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> OutboxResponse:
+        await shop.write(session, body)
+        return OutboxResponse(body, queue="returned", session=session)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1], messages={"returned": [b"1"]})
+
+
+async def test_response_without_a_session_joins_the_transaction(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> OutboxResponse:
+        await shop.write(session, body)
+        await session.flush()
+        return OutboxResponse(body, queue="returned")
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1], messages={"returned": [b"1"]})
+
+
+async def test_response_with_the_session_of_a_dependency_commits_in_the_dependency(shop: Shop) -> None:
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(shop.engine) as session, session.begin():
+            yield session
+
+    @shop.broker.subscriber("orders")
+    async def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+        await shop.write(session, body)
+        return OutboxResponse(body, queue="returned", session=session)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1], messages={"returned": [b"1"]})
+
+
+async def test_response_with_the_session_of_a_dependency_that_fails_to_commit_is_not_published(shop: Shop) -> None:
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(shop.engine) as session:
+            await session.begin()
+            yield session
+            await session.rollback()
+            raise ConnectionError
+
+    @shop.broker.subscriber("orders", retry_strategy=LATER)
+    async def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+        await shop.write(session, body)
+        return OutboxResponse(body, queue="returned", session=session)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.failed()
+
+
+async def test_response_is_published_and_also_given_to_decorators(shop: Shop) -> None:
+    @shop.broker.publisher("decorated")
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> OutboxResponse:
+        return OutboxResponse(body, queue="returned", session=session)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(messages={"returned": [b"1"], "decorated": [b"1"]})
+
+
+async def test_batch_commits_as_one(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True, batch=True, batch_size=3, batch_wait=1.0)
+    async def handle(bodies: list[int], session: OutboxSession, outbox: Broker) -> None:
+        for body in bodies:
+            await shop.write(session, body)
+        await outbox.publish(len(bodies), "published")
+
+    await shop.broker.start()
+    await shop.publish(1, 2, 3)
+    await shop.becomes(effects=[1, 2, 3], messages={"published": [b"3"]})
+
+
+async def test_batch_that_fails_leaves_nothing(shop: Shop) -> None:
+    @shop.broker.subscriber("orders", transactional=True, batch=True, retry_strategy=NoRetry())
+    async def handle(bodies: list[int], session: OutboxSession) -> None:
+        for body in bodies:
+            await shop.write(session, body)
+        raise ValueError
+
+    await shop.broker.start()
+    await shop.publish(1, 2, 3)
+    await shop.becomes(dead=3)
+
+
+async def test_session_is_closed_after_the_handler(shop: Shop) -> None:
+    sessions: list[AsyncSession] = []
+
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> None:
+        sessions.append(session)
+        await shop.write(session, body)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(effects=[1])
+    await eventually(lambda: not sessions[0].in_transaction())
+
+
+async def test_concurrent_handlers_have_sessions_of_their_own(shop: Shop) -> None:
+    together = asyncio.Barrier(2)
+    sessions: set[int] = set()
+
+    @shop.broker.subscriber("orders", transactional=True, max_workers=2)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
+        await shop.write(session, body)
+        async with asyncio.timeout(5):
+            await together.wait()
+        sessions.add(id(session))
+        await outbox.publish(body, "published")
+
+    await shop.broker.start()
+    await shop.publish(1, 2)
+    await eventually(lambda: len(sessions) == 2)
+
+    async def both_were_published() -> bool:
+        state = await shop.state()
+        return sorted(state["messages"].get("published", [])) == [b"1", b"2"] and state["effects"] == [1, 2]
+
+    await eventually(both_were_published)

@@ -1,0 +1,83 @@
+"""From envelopes to a statement, from its rows to ids, and from both to hints. No database."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
+from faststream_outbox.wakeup.hint import Hint
+
+LATER = timedelta(hours=1)
+
+
+def message(**fields: Any) -> Envelope:
+    return Envelope(**({"queue": "a", "body": b""} | fields))
+
+
+@pytest.mark.parametrize(
+    ("envelopes", "name"),
+    [
+        ([message()], "publish_one"),
+        ([message(), message()], "publish_many"),
+        ([message(timer_id="t")], "publish_timers"),
+        ([message(), message(timer_id="t")], "publish_timers"),
+    ],
+)
+def test_simplest_statement_is_chosen(envelopes: list[Envelope], name: str) -> None:
+    assert insertion(checked_batch(envelopes))[0] == name
+
+
+def test_ids_of_plain_rows_are_in_order() -> None:
+    assert ids_of(checked_batch([message(), message()]), [(7,), (8,)]) == [7, 8]
+
+
+def test_ids_of_timers_are_found_by_their_names() -> None:
+    rows = checked_batch([message(timer_id="t"), message(), message(timer_id="u"), message(timer_id="v"), message()])
+    returned = [(1, "a", None), (2, "a", None), (3, "a", "v"), (4, "a", "t")]
+    assert ids_of(rows, returned) == [4, 1, None, 3, 2]
+
+
+def _hints(*envelopes: Envelope) -> list[Hint]:
+    return hints_of(checked_batch(envelopes), list(range(len(envelopes))))
+
+
+def test_hint_tells_of_all_messages_of_its_queue() -> None:
+    hints = _hints(message(), message(priority=5, key="k"), message(queue="b", key="k"))
+    assert hints == [
+        Hint("a", count=2, priorities=frozenset((0, 5))),
+        Hint("b", count=1, priorities=frozenset((0,)), keyless=False),
+    ]
+
+
+def test_message_that_was_not_written_is_not_told() -> None:
+    rows = checked_batch([message(timer_id="t"), message(queue="b", timer_id="t")])
+    assert [hint.queue for hint in hints_of(rows, [None, 1])] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("envelopes", "due_in", "later"),
+    [
+        ([message()], 0.0, False),
+        ([message(activate_in=LATER)], 3600.0, False),
+        ([message(activate_in=LATER), message(activate_in=LATER * 2)], 3600.0, True),
+        ([message(), message(activate_in=LATER)], 0.0, True),
+    ],
+)
+def test_hint_says_when_the_first_is_due_and_whether_others_are_later(
+    envelopes: list[Envelope], due_in: float, later: bool
+) -> None:
+    (hint,) = _hints(*envelopes)
+    assert (hint.due_in, hint.later) == (due_in, later)
+
+
+@pytest.mark.parametrize(("ago", "scan"), [(timedelta(0), False), (timedelta(milliseconds=100), False), (LATER, True)])
+def test_message_that_was_due_long_ago_asks_for_a_look_below_the_floor(ago: timedelta, scan: bool) -> None:
+    (hint,) = _hints(message(activate_at=datetime.now(UTC) - ago))
+    assert (hint.due_in, hint.scan) == (0.0, scan)
+
+
+def test_due_time_by_the_calendar_is_told_in_seconds() -> None:
+    (hint,) = _hints(message(activate_at=datetime.now(UTC) + LATER))
+    assert 3590 < hint.due_in <= 3600
