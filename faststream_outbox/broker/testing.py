@@ -231,17 +231,18 @@ def _drop_unless_committed(session: Any, client: FakeOutboxClient, ids: set[int]
     real = getattr(session, "sync_session", session)
     if not isinstance(real, Session) or not ids:
         return
-    committed = False
+    # The hooks stay on the session, idle: one cannot be removed while it is called.
+    is_committed = is_over = False
 
     def commit(_: Session) -> None:
-        nonlocal committed
-        committed = not real.in_nested_transaction()
+        nonlocal is_committed
+        is_committed = is_committed or not (is_over or real.in_nested_transaction())
 
     def end(_: Session, transaction: Any) -> None:
-        if transaction.parent is None:
-            event.remove(real, "after_commit", commit)
-            event.remove(real, "after_transaction_end", end)
-            if not committed:
+        nonlocal is_over
+        if transaction.parent is None and not is_over:
+            is_over = True
+            if not is_committed:
                 client.tables.rows[:] = [row for row in client.tables.rows if row.id not in ids]
 
     event.listen(real, "after_commit", commit)

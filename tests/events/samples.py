@@ -17,7 +17,7 @@ SAMPLES: list[Event] = [
     told.LeaseLost(**OF_MESSAGE, phase="running"),
     told.Abandoned(**OF_MESSAGE),
     told.LeasesRenewed(4),
-    told.OutcomeRefused("orders", 17, ERROR),
+    told.OutcomeRefused(**OF_MESSAGE, error=ERROR),
     told.HookFailed("on_terminal_failure", ERROR),
     told.DrainTimedOut("billing", 15.0, 2),
     told.LoopCrashed("outbox claimer", ERROR),

@@ -17,6 +17,7 @@ import asyncpg
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
+from faststream_outbox.events import table as told
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.client import OutboxClient
@@ -27,6 +28,7 @@ from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from tests.faults.scene import EFFECTS
 
 READY = "ready"
+LOST = "lost"
 MOST_RETRIES = 4
 
 
@@ -42,8 +44,9 @@ class Part:
     clients: int = 1
     hang: str | None = None
     """`handler`, `settle`, or the name of the claiming statement whose answer is not used."""
+    shortest: float = 0.0
     longest: float = 0.0
-    """Seconds that a handler takes at most."""
+    """Seconds that a handler takes at least and at most."""
     retries: float = 0.0
     dead: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
@@ -73,6 +76,7 @@ class Player:
         metadata = MetaData()
         table = make_outbox_table(metadata)
         self._client = OutboxClient(self._engine, table, dlq_table=make_dlq_table(metadata))
+        self._client.events.subscribe(lambda _: say(LOST), told.LeaseLost)
         self.worker = Worker(
             self._engine, table, part.queues, self.handle, client=self._client, name=f"{os.getpid()}", **part.options
         )
@@ -90,7 +94,7 @@ class Player:
         )
         if self._part.hang == "handler":
             await hang_at("handler")
-        await asyncio.sleep(self._random.uniform(0.0, self._part.longest))
+        await asyncio.sleep(self._random.uniform(self._part.shortest, self._part.longest))
         if claim.attempts_count < MOST_RETRIES and self._random.random() < self._part.retries:
             await self._ended(run, "retry")
             return Retry(delay=self._random.uniform(0.0, 0.05))

@@ -62,6 +62,14 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
 
+    def freeze(self) -> None:
+        """Stop it as a debugger or a suspended machine would: it runs no more, and its connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
     async def stop(self) -> int:
         """Ask it to stop, and give its exit code."""
         if self.is_alive:
