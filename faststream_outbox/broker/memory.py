@@ -18,6 +18,9 @@ from faststream_outbox.sql import Statement
 from faststream_outbox.sql.wire import Row, Wire
 
 FAR = datetime(9998, 12, 31, tzinfo=UTC)
+"""The latest time that is shown."""
+NEVER = datetime.max.replace(tzinfo=UTC)
+"""Infinity: when a pause or a parked message falls due."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,7 +53,7 @@ class MemoryRow:
         headers = None if self.headers is None else json.dumps(self.headers)
         return (
             self.id, self.queue, self.payload, headers, self.attempts_count, self.deliveries_count, self.created_at,
-            self.next_attempt_at, self.first_attempt_at, self.last_attempt_at, self.acquired_at, self.acquired_token,
+            min(self.next_attempt_at, FAR), self.first_attempt_at, self.last_attempt_at, self.acquired_at, self.acquired_token,
             self.timer_id, self.key, self.priority, self.message_id,
         )  # fmt: skip
 
@@ -171,7 +174,12 @@ class MemoryTables:
         if self._is_paused(values["queue"]):
             return ()
         row = MemoryRow(
-            id=next(self._ids), queue=PAUSED, timer_id=values["queue"], payload=b"", created_at=now, next_attempt_at=FAR
+            id=next(self._ids),
+            queue=PAUSED,
+            timer_id=values["queue"],
+            payload=b"",
+            created_at=now,
+            next_attempt_at=NEVER,
         )
         self.rows.append(row)
         return [(row.id,)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from faststream_outbox.broker.memory import FAR, MemoryRow, MemoryTables
+from faststream_outbox.broker.memory import NEVER, MemoryRow, MemoryTables
 from faststream_outbox.sql.wire import Row
 
 
@@ -101,7 +101,7 @@ class ClaimableTables(MemoryTables):
                 if (
                     row.priority == priority
                     and (floor_at is None or row.next_attempt_at > floor_at)
-                    and row.next_attempt_at < FAR
+                    and row.next_attempt_at < NEVER
                 ):
                     yield queue, priority, keyed, (row.next_attempt_at - now).total_seconds()
                     break
@@ -160,7 +160,7 @@ class ClaimableTables(MemoryTables):
     def _settle_parked(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for place, row in self._held(values):
             row.release()
-            row.next_attempt_at, row.last_attempt_at = FAR, now
+            row.next_attempt_at, row.last_attempt_at = NEVER, now
             row.attempts_count += 1
             row.headers = (row.headers or {}) | {"x-outbox-failure": values["reasons"][place]}
             yield (row.id,)

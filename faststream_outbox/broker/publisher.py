@@ -33,6 +33,7 @@ class OutboxPublisherConfig(PublisherUsecaseConfig):
     _outer_config: OutboxBrokerConfig  # pyright: ignore[reportIncompatibleVariableOverride]  # as FastStream does
     queue: str
     headers: dict[str, Any] = field(default_factory=dict)
+    reply_to: str = ""
     key: str | None = None
     priority: int = 0
 
@@ -46,6 +47,7 @@ class OutboxPublisher(PublisherUsecase):
         super().__init__(config, specification)
         self._queue = config.queue
         self.headers = config.headers
+        self.reply_to = config.reply_to
         self.key = config.key
         self.priority = config.priority
 
@@ -77,7 +79,7 @@ class OutboxPublisher(PublisherUsecase):
             session=session,
             headers=self.headers | (headers or {}),
             correlation_id=correlation_id or self._outer_config.id_generator(),
-            reply_to=reply_to,
+            reply_to=reply_to or self.reply_to,
             key=self.key if key is None else key,
             priority=self.priority if priority is None else priority,
             activate_in=activate_in,
@@ -94,6 +96,7 @@ class OutboxPublisher(PublisherUsecase):
         ours = copy(OutboxPublishCommand.from_cmd(cmd))
         ours.headers = self.headers | (cmd.headers or {})
         ours.destination = self.queue
+        ours.reply_to = ours.reply_to or self.reply_to
         ours.key = self.key if ours.key is None else ours.key
         ours.priority = ours.priority or self.priority
         ours.may_commit = True

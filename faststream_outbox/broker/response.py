@@ -40,7 +40,8 @@ class OutboxPublishCommand(BatchPublishCommand):
             *messages,
             destination=queue,
             correlation_id=correlation_id,
-            headers=headers,
+            # A copy: middlewares write into it.
+            headers=dict(headers) if headers else None,
             reply_to=reply_to,
             _publish_type=_publish_type,
         )

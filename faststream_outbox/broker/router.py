@@ -31,6 +31,7 @@ class OutboxRoutePublisher(ArgsContainer):
         queue: str,
         *,
         headers: dict[str, Any] | None = None,
+        reply_to: str = "",
         key: str | None = None,
         priority: int = 0,
         persistent: bool = True,
@@ -42,6 +43,7 @@ class OutboxRoutePublisher(ArgsContainer):
         super().__init__(
             queue,
             headers=headers,
+            reply_to=reply_to,
             key=key,
             priority=priority,
             persistent=persistent,

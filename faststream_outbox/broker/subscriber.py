@@ -106,8 +106,8 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
         if self._usecase.ack_policy is not self.ack_policy:
             msg = (
-                f"The broker's ack_policy {self._usecase.ack_policy.name} does not reach a router's subscriber that was "
-                f"made before the router was included: {self.specification.call_name} has {self.ack_policy.name}. "
+                f"{self.specification.call_name} has {self.ack_policy.name}: {self._usecase.ack_policy.name} of the broker "
+                "does not reach a subscriber that was made before its router was included. "
                 "Give ack_policy to the router or to the subscriber."
             )
             raise SetupError(msg)

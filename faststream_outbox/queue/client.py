@@ -25,7 +25,7 @@ from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.failure import Renderer
 from faststream_outbox.queue.intake import Intake
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import FinalOutcome, Release
+from faststream_outbox.queue.outcome import FinalOutcome, Release, Retry
 from faststream_outbox.queue.renewer import Renewer
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
@@ -156,14 +156,16 @@ class OutboxClient:
 
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
         """Part of the settler's contract: pass the news on."""
-        if isinstance(outcome, Release) and not lost:
+        if isinstance(outcome, Release | Retry) and not lost:
+            # Others must know when it is due, in case we are not there any more.
             self.wakeups.tell(
                 Hint(
                     claim.queue,
                     priorities=frozenset((claim.priority,)),
                     keyed=claim.key is not None,
                     keyless=claim.key is None,
-                    scan=True,
+                    due_in=(outcome.delay or 0.0) if isinstance(outcome, Retry) else 0.0,
+                    scan=isinstance(outcome, Release),
                 )
             )
         claim.worker.settled(claim, outcome, lost=lost)

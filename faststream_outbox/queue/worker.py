@@ -18,7 +18,7 @@ from faststream_outbox.events import table as told
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.hand import Hand
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
-from faststream_outbox.queue.outcome import RELEASE, FinalOutcome, Outcome, Release, Retry
+from faststream_outbox.queue.outcome import RELEASE, FinalOutcome, Outcome, Release
 from faststream_outbox.queue.ready import Ready
 
 if TYPE_CHECKING:
@@ -192,9 +192,6 @@ class Worker:
         if intake is None:
             return
         now = asyncio.get_running_loop().time()
-        if isinstance(outcome, Retry) and not lost:
-            lane = intake.lane((claim.queue, claim.priority, claim.key is not None))
-            lane.note_due(now + (outcome.delay or 0.0))
         if claim.key is not None:
             intake.keys.settled((claim.queue, claim.key), claim.priority, more=claim.has_more)
         if isinstance(outcome, Release) and not self.is_stopping:

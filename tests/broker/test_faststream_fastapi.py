@@ -12,7 +12,8 @@ from faststream_fastapi import FastStreamAPI
 from sqlalchemy import Engine, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.broker import OutboxBroker, OutboxMessage
+from faststream_outbox.broker import OutboxBroker, OutboxMessage, TestOutboxBroker
+from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.fastapi import OutboxRouter
 from tests.broker.asgi import running
 from tests.broker.shop import Order, Shop, orders
@@ -173,3 +174,10 @@ async def test_response_is_published_before_the_session_of_a_dependency_ends(
     await eventually(is_done)
     assert [seen["order"].item for seen in shop.seen] == ["chair"]
     assert await items(engine) == ["chair"]
+
+
+async def test_handlers_run_under_the_test_broker(broker: OutboxBroker, shop: Shop) -> None:
+    async with TestOutboxBroker(broker) as tested:
+        await tested.publish(Order(item="chair"), "mixed", session=fake_session())
+    assert [seen["order"] for seen in shop.seen] == [Order(item="chair")]
+    assert isinstance(shop.seen[0]["message"], OutboxMessage)

@@ -104,6 +104,14 @@ async def test_trace_context_is_in_the_headers_of_the_row(
     assert headers["traceparent"].startswith(f"00-{trace_id:032x}-{span_id:016x}-")
 
 
+async def test_headers_of_the_caller_are_left_alone(broker: OutboxBroker, engine: AsyncEngine) -> None:
+    headers = {"tenant": "acme"}
+    async with AsyncSession(engine) as session, session.begin():
+        await broker.publish("chair", "orders", session=session, headers=headers)
+        await broker.publish_batch("chair", "table", queue="orders", session=session, headers=headers)
+    assert headers == {"tenant": "acme"}
+
+
 async def test_handler_continues_the_trace_of_the_publisher(
     broker: OutboxBroker, engine: AsyncEngine, witness: Witness, spans: Spans, tracer: Tracer
 ) -> None:

@@ -18,7 +18,7 @@ def named() -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in _NAMED.finditer(text_of(PAGE))]
 
 
-def tests_of(path: Path) -> set[str]:
+def contents(path: Path) -> set[str]:
     """The tests of a file, those of its classes with the name of the class."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
@@ -38,7 +38,7 @@ def test_every_promise_names_a_test() -> None:
 
 def test_every_named_test_exists() -> None:
     files = {file for file, _ in named()}
-    known = {file: tests_of(ROOT / file) if (ROOT / file).is_file() else set() for file in files}
+    known = {file: contents(ROOT / file) if (ROOT / file).is_file() else set() for file in files}
     assert [f"{file}::{name}" for file, name in named() if name not in known[file]] == []
 
 
@@ -46,4 +46,4 @@ def test_every_test_of_the_printed_snippets_holds_a_promise() -> None:
     listed = set(named())
     files = [(str(path.relative_to(ROOT)), path) for path in sorted(HOME.glob("test_*.py"))]
     assert files
-    assert [f"{file}::{name}" for file, path in files for name in tests_of(path) if (file, name) not in listed] == []
+    assert [f"{file}::{name}" for file, path in files for name in contents(path) if (file, name) not in listed] == []

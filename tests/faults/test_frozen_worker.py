@@ -35,6 +35,8 @@ async def test_decision_of_a_worker_that_lost_its_lease_changes_nothing(
     ((token,),) = scene.ask("select acquired_token from outbox")
     frozen.thaw()
     await frozen.reaches(LOST)
+    # Its stop waits until everything that it decided was written, or refused.
+    assert await frozen.stop() == 0
     assert scene.ask("select acquired_token from outbox") == [(token,)]
     assert scene.ask("select * from outbox_dlq") == []
     assert scene.ask("select * from effects") == []

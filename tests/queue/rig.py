@@ -21,6 +21,9 @@ from tests.queue.witness import Witness
 NO_POLLING: Mapping[str, Any] = {"min_fetch_interval": 3600.0, "max_fetch_interval": 3600.0}
 POLLING: Mapping[str, Any] = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
 
+QUIET_SECONDS = 1.5
+"""After this time without a message no client looks for what it was not told of."""
+
 Row = Mapping[str, Any]
 
 

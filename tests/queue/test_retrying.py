@@ -19,7 +19,7 @@ from faststream_outbox.queue import (
     RetryStrategyProto,
     Undecided,
 )
-from tests.queue.rig import Rig
+from tests.queue.rig import QUIET_SECONDS, Rig
 from tests.waiting import eventually
 
 
@@ -114,6 +114,7 @@ class TestSchedule:
         await rig.witness.wait(told.Started)
         await rig.work(Failing(0), client=rig.another_client())
         await rig.witness.wait(told.ListenerReady, count=2)
+        await asyncio.sleep(QUIET_SECONDS)
         fail.set()
         await rig.witness.wait(told.Retried)
         await first.stop()

@@ -10,7 +10,7 @@ from sqlalchemy import URL
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.events import table as told
 from faststream_outbox.queue import DONE, Claim, Done, Worker
-from tests.queue.rig import Rig
+from tests.queue.rig import QUIET_SECONDS, Rig
 from tests.waiting import eventually
 
 
@@ -68,6 +68,7 @@ class TestGraceful:
         other.open.set()
         await rig.work(other, client=rig.another_client(), max_workers=10)
         await rig.witness.wait(told.ListenerReady, count=2)
+        await asyncio.sleep(QUIET_SECONDS)
         stopping = asyncio.ensure_future(worker.stop(timeout=30))
         await eventually(lambda: len(other.finished) == 9)
         assert not stopping.done()

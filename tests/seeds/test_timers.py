@@ -15,7 +15,7 @@ from tests.seeds.outside import Outside
 from tests.seeds.running import run
 from tests.waiting import eventually
 
-SCHEDULING = """\
+TIMERS = """\
 import datetime as dt
 
 # Fire 30 seconds from now, deduplicated by timer_id:
@@ -32,11 +32,29 @@ await broker.publish(
     {"x": 1}, queue="orders", session=session,
     activate_at=dt.datetime(2026, 6, 1, 9, tzinfo=dt.UTC),
 )
-"""
 
-CANCELLING = """\
 # Cancel before it fires (no-op if the row is already in flight):
 await broker.cancel_timer(queue="orders", timer_id="order-confirm-42", session=session)
+"""
+
+SCHEDULING = """\
+import datetime as dt
+
+
+# Fire 30 seconds from now, deduplicated by timer_id:
+await broker.publish(
+    {"order_id": 1},
+    queue="orders",
+    session=session,
+    activate_in=dt.timedelta(seconds=30),
+    timer_id=f"order-confirm-{order.id}",
+)
+
+# Fire at a specific UTC instant:
+await broker.publish(
+    {"x": 1}, queue="orders", session=session,
+    activate_at=dt.datetime(2026, 6, 1, 9, tzinfo=dt.UTC),
+)
 """
 
 DEDUPLICATION = """\
@@ -102,7 +120,7 @@ async def test_cancelling_takes_back_the_timer_of_that_name(
     broker: OutboxBroker, session: AsyncSession, outside: Outside
 ) -> None:
     async with session.begin():
-        await run(SCHEDULING + CANCELLING, names(broker, session, order_id=42))
+        await run(TIMERS, names(broker, session, order_id=42))
     assert [row["timer_id"] for row in outside.rows()] == [None]
 
 
@@ -110,7 +128,7 @@ async def test_cancelling_leaves_timers_of_other_names(
     broker: OutboxBroker, session: AsyncSession, outside: Outside
 ) -> None:
     async with session.begin():
-        await run(SCHEDULING + CANCELLING, names(broker, session, order_id=1))
+        await run(TIMERS, names(broker, session, order_id=1))
     assert [row["timer_id"] for row in outside.rows()] == ["order-confirm-1", None]
 
 

@@ -59,7 +59,7 @@ async def test_engine_or_pool_is_refused(
 
 
 async def test_connection_that_is_not_open_is_refused(engine: AsyncEngine, table: Table) -> None:
-    with pytest.raises(Exception, match=r"not open|not started"):
+    with pytest.raises(Exception, match=r"not open|not been started"):
         await publish(engine.connect(), table, ENVELOPE)
 
 
