@@ -14,7 +14,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
@@ -50,6 +50,10 @@ class Latencies:
     def at(self, percent: float) -> float:
         """The percentile of the latencies."""
         return _percentile(self.seconds, percent)
+
+    def commit_at(self, percent: float) -> float:
+        """The percentile of what COMMIT itself took."""
+        return _percentile(self.commits, percent)
 
     def __str__(self) -> str:
         latency, commit = (
@@ -141,10 +145,10 @@ async def churned(made: Stage) -> AsyncIterator[None]:
         yield
 
 
-async def measured(made: Stage, way: Way, *, snapshot: bool, seconds: float, seed: int) -> Latencies:
+async def measured(made: Stage, way: Way, *, snapshot: bool, seconds: float, seed: int, **options: Any) -> Latencies:
     """Publish for so long, wait until all is handled or patience ends, and give the latencies."""
     course = Course(made)
-    worker = Worker(made.engine, made.table, "orders", course.handle, client=course.client)
+    worker = Worker(made.engine, made.table, "orders", course.handle, client=course.client, **options)
     async with churned(made) if snapshot else contextlib.nullcontext():
         await worker.start()
         until = perf_counter() + seconds

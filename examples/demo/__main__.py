@@ -27,7 +27,7 @@ LEASE_SECONDS = 4.0
 HANDLERS = 2
 PATIENCE = 90.0
 
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 async def until(question: Callable[[], Awaitable[bool]]) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.broker._faststream import BrokerConfig, UnderlyingDriverAnnotations
+from faststream_outbox.broker.stand_in import stand_in
 from faststream_outbox.queue.options import TerminalHook
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class OutboxBrokerConfig(BrokerConfig):
     @property
     def client(self) -> "OutboxClient":
         """The engine's half of the broker."""
+        other = stand_in(self)
+        if other is not None:
+            return other.client
         if self.shared_client is None:
             msg = "The broker has no engine: pass it, OutboxBroker(engine, outbox_table=…), or use TestOutboxBroker."
             raise IncorrectState(msg)

@@ -53,8 +53,8 @@ class MemoryRow:
         headers = None if self.headers is None else json.dumps(self.headers)
         return (
             self.id, self.queue, self.payload, headers, self.attempts_count, self.deliveries_count, self.created_at,
-            min(self.next_attempt_at, FAR), self.first_attempt_at, self.last_attempt_at, self.acquired_at, self.acquired_token,
-            self.timer_id, self.key, self.priority, self.message_id,
+            min(self.next_attempt_at, FAR), self.first_attempt_at, self.last_attempt_at, self.acquired_at,
+            self.acquired_token, self.timer_id, self.key, self.priority, self.message_id,
         )  # fmt: skip
 
     def is_free(self, now: datetime, ttl: float) -> bool:

@@ -13,13 +13,13 @@ class ClaimableTables(MemoryTables):
 
     def _claim(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         taken: list[MemoryRow] = []
-        for queue, priority, floor_at, floor_id, grace, quota, ttl in zip(
-            values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"], values["graces"],
+        for queue, priority, floor_at, floor_id, quota, ttl in zip(
+            values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"],
             values["quotas"], values["ttls"], strict=True,
         ):  # fmt: skip
             if self._is_paused(queue):
                 continue
-            above = self._above(queue, priority, floor_at, floor_id, grace, now, keyed=False)
+            above = self._above(queue, priority, floor_at, floor_id, now, keyed=False)
             taken += [row for row in above if row.is_free(now, ttl) and row not in taken][:quota]
         for row in taken:
             self.lease(row, values["token"])
@@ -36,14 +36,11 @@ class ClaimableTables(MemoryTables):
         priority: int,
         floor_at: datetime | None,
         floor_id: int,
-        grace: float,
         now: datetime,
         *,
         keyed: bool,
     ) -> list[MemoryRow]:
         floor = None if floor_at is None else (floor_at, floor_id)
-        if floor is not None and floor[0] > now - timedelta(seconds=grace):
-            floor = (now - timedelta(seconds=grace), 0) if grace else floor
         return [
             row
             for row in self._of(queue, keyed=keyed)
@@ -71,11 +68,11 @@ class ClaimableTables(MemoryTables):
                 yield row.claimed(now, more=len(active) > run)
 
     def _find_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        for queue, priority, floor_at, floor_id, grace, quota in zip(
-            values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"], values["graces"],
+        for queue, priority, floor_at, floor_id, quota in zip(
+            values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"],
             values["quotas"], strict=True,
         ):  # fmt: skip
-            rows = self._above(queue, priority, floor_at, floor_id, grace, now, keyed=True)[:quota]
+            rows = self._above(queue, priority, floor_at, floor_id, now, keyed=True)[:quota]
             for row in rows:
                 yield queue, priority, row.key, row.next_attempt_at, row.id, now
             if not rows:

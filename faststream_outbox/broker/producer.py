@@ -21,6 +21,7 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, OutboxParser
 from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.broker.stand_in import stand_in
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidMessage, OutboxError
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
@@ -61,6 +62,9 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     async def publish(self, cmd: OutboxPublishCommand) -> int | None:
         """Write one message; its id, or None where its timer_id was taken."""
+        other = self._stand_in()
+        if other is not None:
+            return await other.publish(cmd)
         ids = await self._write(cmd, [await self._envelope(cmd)])
         return ids[0]
 
@@ -69,11 +73,17 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         if cmd.timer_id is not None:
             msg = "publish_batch takes no timer_id: it would name every message of the batch."
             raise InvalidMessage(msg)
+        other = self._stand_in()
+        if other is not None:
+            return await other.publish_batch(cmd)
         ids = await self._write(cmd, await self._envelopes(cmd))
         return [row_id for row_id in ids if row_id is not None]
 
     async def request(self, cmd: OutboxPublishCommand) -> Any:
         """Refuse: the answer could only come after the caller's own transaction had ended."""
+        other = self._stand_in()
+        if other is not None:
+            return await other.request(cmd)
         msg = (
             "An outbox cannot answer a request: the message is delivered only after your transaction has "
             "committed. Publish it, and let the handler publish its answer to another queue."
@@ -87,6 +97,10 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     async def fetch_unprocessed(self, session: AnySession, queue: str | None, limit: int) -> list[Unprocessed]:
         """Messages that are not finished."""
         return await fetch_unprocessed(session, self._config.client.table, queue=queue, limit=limit)
+
+    def _stand_in(self) -> "OutboxProducer | None":
+        other = stand_in(self._config)
+        return None if other is None or other.producer is self else other.producer
 
     def _session(self, cmd: OutboxPublishCommand) -> AnySession:
         """The transaction that a command belongs to; None if it may have one of its own."""

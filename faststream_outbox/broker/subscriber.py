@@ -7,7 +7,8 @@ refused: they would lease messages that nobody handles.
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from faststream import AckPolicy
 from faststream.exceptions import FeatureNotSupportedException, SetupError
@@ -28,7 +29,7 @@ from faststream_outbox.broker.responding import publishing_responses
 from faststream_outbox.broker.warn import warn_about_manual_handler
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import UNDECIDED_OUTCOME, Outcome
+from faststream_outbox.queue.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.worker import Worker
 
 
@@ -84,11 +85,15 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """The queues, with the prefixes of the routers around them."""
         return tuple(f"{self._outer_config.prefix}{queue}" for queue in self._queues)
 
-    def __call__(self, func: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Register a handler."""
-        if func is not None and self.is_manual:
-            warn_about_manual_handler(func)
-        return super().__call__(func, **options)
+    if not TYPE_CHECKING:
+        # FastStream's overloads, which keep the handler's signature, must stay visible to type checkers.
+        def __call__(self, func: Callable[..., Any] | None = None, **options: Any) -> Any:
+            """Register a handler."""
+            if func is None:
+                return partial(self.__call__, **options)
+            if self.is_manual:
+                warn_about_manual_handler(func)
+            return super().__call__(func, **options)
 
     async def start(self) -> None:
         """Begin to consume, unless already running."""
@@ -105,10 +110,10 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
     def _post_start(self) -> None:
         # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
         if self._usecase.ack_policy is not self.ack_policy:
+            meant, known = self._usecase.ack_policy.name, self.ack_policy.name
             msg = (
-                f"{self.specification.call_name} has {self.ack_policy.name}: {self._usecase.ack_policy.name} of the broker "
-                "does not reach a subscriber that was made before its router was included. "
-                "Give ack_policy to the router or to the subscriber."
+                f"{self.specification.call_name} has {known}: {meant} of the broker does not reach a subscriber "
+                "that was made before its router was included. Give ack_policy to the router or to the subscriber."
             )
             raise SetupError(msg)
         super()._post_start()
@@ -135,11 +140,16 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     async def handle(self, claim: Claim) -> Outcome:
         """Consume one message, for the engine."""
+        if not self.running:
+            # FastStream would drop it without a word.
+            return RELEASE
         await self.consume(claim)
         return UNDECIDED_OUTCOME if claim.decision is None else claim.decision
 
     async def handle_batch(self, claims: Sequence[Claim]) -> list[Outcome]:
         """Consume a batch, for the engine."""
+        if not self.running:
+            return [RELEASE] * len(claims)
         await self.consume(claims)
         return [UNDECIDED_OUTCOME if claim.decision is None else claim.decision for claim in claims]
 

@@ -24,6 +24,7 @@ from faststream_outbox.broker.memory import MemoryRow
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.broker.stand_in import StandIn, standing_in
 from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.envelope import Envelope, checked_queue, checked_text
 from faststream_outbox.overview import Unprocessed, as_unprocessed
@@ -75,6 +76,7 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
         super().__init__(*brokers, with_real=with_real, connect_only=connect_only)
         self.run_loops = run_loops
         self.fake_client: FakeOutboxClient | None = None
+        self._was_running: dict[OutboxSubscriber, bool] = {}
 
     def feed(self, queue: str, payload: bytes, **fields: Any) -> int | None:
         """Put a row into the table in memory, as another producer would."""
@@ -102,6 +104,14 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
         client = FakeOutboxClient(config.outbox_table, config.dlq_table)
         self.fake_client = client
         producer = FakeProducer(broker, self.brokers, run_loops=self.run_loops)
+        self._was_running |= {subscriber: subscriber.running for subscriber in _subscribers([broker])}
+        if broker.running:
+            with (
+                standing_in(StandIn(config, client, producer)),
+                patch.object(broker, "fake_client", client, create=True),
+            ):
+                yield
+            return
         with (
             change_producer(config, producer),
             patch.object(config, "shared_client", client),
@@ -109,24 +119,30 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
         ):
             yield
 
+    def _fake_close(self, broker: OutboxBroker, *error: Any) -> None:
+        super()._fake_close(broker, *error)
+        # A broker that consumed before goes on: something was only tried out on it.
+        for subscriber in _subscribers([broker]):
+            subscriber.running = self._was_running.get(subscriber, False)
+
     async def _fake_connect(self, broker: OutboxBroker, *args: Any, **kwargs: Any) -> FakeOutboxClient:  # type: ignore[override]
         return cast("FakeOutboxClient", broker.client)
 
     @asynccontextmanager
     async def _do_start(self, broker: OutboxBroker) -> AsyncGenerator[OutboxBroker, None]:
         async with super()._do_start(broker) as started:
-            workers: list[Worker] = []
+            workers: dict[OutboxSubscriber, tuple[Worker, Worker | None]] = {}
             if self.run_loops and not self.with_real and not self.connect_only:
                 for subscriber in _subscribers([broker]):
-                    subscriber.worker = subscriber.make_worker()
-                    workers.append(subscriber.worker)
-            for worker in workers:
-                await worker.start()
+                    workers[subscriber] = (subscriber.make_worker(), subscriber.worker)
+                    subscriber.worker = workers[subscriber][0]
+                    await workers[subscriber][0].start()
             try:
                 yield started
             finally:
-                for worker in workers:
+                for subscriber, (worker, former) in workers.items():
                     await worker.stop(timeout=1.0)
+                    subscriber.worker = former
 
 
 class FakeProducer(OutboxProducer):

@@ -288,12 +288,12 @@ class Claimer:
 
 
 def _places(lanes: Sequence[Lane], now: float) -> dict[str, Any]:
+    starts = [lane.start(now) for lane in lanes]
     return {
         "queues": [lane.queue for lane in lanes],
         "priorities": [lane.priority for lane in lanes],
-        "floor_ats": [lane.floor_at for lane in lanes],
-        "floor_ids": [lane.floor_id for lane in lanes],
-        "graces": [lane.grace(now) for lane in lanes],
+        "floor_ats": [at for at, _ in starts],
+        "floor_ids": [number for _, number in starts],
     }
 
 

@@ -10,7 +10,7 @@ now and then); a transaction took very long (the same scan finds it). Pure: time
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 BEGINNING: datetime | None = None
 """The floor below every message."""
@@ -38,6 +38,9 @@ class Lane:
     is_due_known: bool = False
     passed_over_since: float | None = None
     hinted_at: float = 0.0
+    seen_at: datetime | None = None
+    """When the last look began that also looked below the floor, on the server's clock."""
+    looks_below: bool = False
     cost: float = NEVER
     """Seconds that a look takes, without what delays it now and then."""
 
@@ -58,17 +61,26 @@ class Lane:
         self.is_wet, self.wants_rewind = True, False
         self.is_due_known = False
 
-    def grace(self, now: float) -> float:
-        """Seconds by which the next claim may look below the floor; 0 if it looked just now."""
-        if not self.wants_rewind or now < self.rewind_from:
-            return 0.0
-        self.wants_rewind = False
-        return GRACE
+    def start(self, now: float) -> tuple[datetime | None, int]:
+        """Where the next look starts: at the floor, or below it by what may have appeared since the last such look.
+
+        What was not there at that look committed after it, and so fell due at most a grace before it.
+        """
+        if self.floor_at is None:
+            self.looks_below = True
+        elif self.wants_rewind and now >= self.rewind_from:
+            self.wants_rewind, self.looks_below = False, True
+            below = None if self.seen_at is None else self.seen_at - timedelta(seconds=GRACE)
+            if below is None or below < self.floor_at:
+                return below, 0
+        return self.floor_at, self.floor_id
 
     def looked(
         self, now: float, took: float, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool
     ) -> None:
         """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
+        if self.looks_below:
+            self.seen_at, self.looks_below = server_now, False
         self.cost = min(took, self.cost * 1.2 + 0.0005)
         self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 3 * self.cost))
         if full and last is not None:

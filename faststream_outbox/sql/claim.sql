@@ -1,12 +1,10 @@
 -- name: claim
 -- Leases up to a quota of due keyless messages in each lane, oldest first, from just above the lane's floor.
 with lane as materialized (
-    select l.queue, l.priority, l.quota, l.ttl,
-           least(coalesce(l.floor_at, '-infinity'), now() - make_interval(secs => l.grace)) as floor_at,
-           case when l.floor_at <= now() - make_interval(secs => l.grace) then l.floor_id else 0 end as floor_id
+    select l.queue, l.priority, l.quota, l.ttl, coalesce(l.floor_at, '-infinity') as floor_at, l.floor_id
     from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
-                :graces::float8[], :quotas::int[], :ttls::float8[])
-         as l (queue, priority, floor_at, floor_id, grace, quota, ttl)
+                :quotas::int[], :ttls::float8[])
+         as l (queue, priority, floor_at, floor_id, quota, ttl)
     where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = l.queue)
 ), picked as materialized (
     select m.place
@@ -112,12 +110,10 @@ returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliver
 -- Keys of due messages just above each keyed lane's floor, in due order, and the time; locks nothing.
 select l.queue, l.priority, m.key, m.next_attempt_at, m.id, now()
 from (
-    select u.queue, u.priority, u.quota,
-           least(coalesce(u.floor_at, '-infinity'), now() - make_interval(secs => u.grace)) as floor_at,
-           case when u.floor_at <= now() - make_interval(secs => u.grace) then u.floor_id else 0 end as floor_id
+    select u.queue, u.priority, u.quota, coalesce(u.floor_at, '-infinity') as floor_at, u.floor_id
     from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
-                :graces::float8[], :quotas::int[])
-         as u (queue, priority, floor_at, floor_id, grace, quota)
+                :quotas::int[])
+         as u (queue, priority, floor_at, floor_id, quota)
 ) l
 left join lateral (
     select o.key, least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z') as next_attempt_at, o.id

@@ -11,7 +11,7 @@ from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import ConstantRetry, OutboxBroker
-from faststream_outbox.annotations import OutboxMessage
+from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage
 from faststream_outbox.errors import InvalidOption
 from tests.waiting import eventually
 
@@ -59,9 +59,8 @@ class Stage:
 
     async def _read(self, name: str) -> list[dict[str, Any]]:
         async with self.engine.connect() as connection:
-            result = await connection.execute(
-                text(f"select *, {'next_attempt_at' if name == self.tables[0] else 'failed_at'} - now() as ahead from {name}")
-            )
+            moment = "next_attempt_at" if name == self.tables[0] else "failed_at"
+            result = await connection.execute(text(f"select *, {moment} - now() as ahead from {name}"))
             return [dict(row) for row in result.mappings()]
 
     async def play(self, *bodies: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -184,9 +183,7 @@ async def test_first_decision_counts(stage: Stage) -> None:
     assert len((await stage.play())[1]) == 1
 
 
-@pytest.mark.parametrize(
-    ("choice", "rows", "letters"), [("retry", 1, 0), ("done", 0, 0), ("dead", 0, 1)]
-)
+@pytest.mark.parametrize(("choice", "rows", "letters"), [("retry", 1, 0), ("done", 0, 0), ("dead", 0, 1)])
 async def test_undecided_message_follows_the_subscribers_choice(
     stage: Stage, choice: Any, rows: int, letters: int
 ) -> None:
@@ -203,7 +200,9 @@ async def test_undecided_message_may_be_released_at_once(engine: AsyncEngine, st
     twice = asyncio.Event()
     deliveries: list[int] = []
 
-    @stage.broker.subscriber("orders", ack_policy=MANUAL, on_undecided="release", max_fetch_interval=0.1, min_fetch_interval=0.1)
+    @stage.broker.subscriber(
+        "orders", ack_policy=MANUAL, on_undecided="release", max_fetch_interval=0.1, min_fetch_interval=0.1
+    )
     async def handle(body: int, message: OutboxMessage) -> None:
         deliveries.append(message.raw_message.deliveries_count)
         if len(deliveries) == 2:
@@ -242,8 +241,6 @@ async def test_policy_holds_for_a_whole_batch(stage: Stage) -> None:
 
 
 async def test_messages_of_a_batch_may_be_decided_one_by_one(stage: Stage) -> None:
-    from faststream_outbox.annotations import OutboxBatchMessage
-
     @stage.broker.subscriber("orders", batch=True, retry_strategy=ConstantRetry(delay_seconds=STRATEGY_DELAY))
     async def handle(bodies: list[str], batch: OutboxBatchMessage) -> None:
         for message in batch.messages:
@@ -257,7 +254,9 @@ async def test_messages_of_a_batch_may_be_decided_one_by_one(stage: Stage) -> No
     assert ([row["payload"] for row in rows], [letter["payload"] for letter in letters]) == ([b"nack"], [b"reject"])
 
 
-async def test_without_a_table_for_dead_letters_a_reject_deletes(engine: AsyncEngine, table: Table, stage: Stage) -> None:
+async def test_without_a_table_for_dead_letters_a_reject_deletes(
+    engine: AsyncEngine, table: Table, stage: Stage
+) -> None:
     stage.broker = OutboxBroker(engine, outbox_table=table, logger=None)
 
     @stage.broker.subscriber("orders")

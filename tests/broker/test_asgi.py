@@ -1,5 +1,6 @@
 """Health, documents and try-it-out over HTTP."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from faststream.asgi import AsgiFastStream, AsyncAPIRoute, make_ping_asgi
-from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import OutboxBroker
 from tests.broker.asgi import running
@@ -100,3 +101,24 @@ async def test_trying_out_for_real_without_autocommit_says_what_to_do(engine: As
         answer = await client.post("/docs/try", json=_asked(1, real=True))
     assert answer.status_code == 500
     assert "autocommit=True" in answer.json()["details"]
+
+
+async def test_what_others_publish_while_something_is_tried_out_is_not_lost(engine: AsyncEngine, table: Table) -> None:
+    broker = OutboxBroker(engine, outbox_table=table, logger=None)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None:
+        begun.set()
+        await may_end.wait()
+
+    async with _served(broker) as client:
+        trying = asyncio.create_task(client.post("/docs/try", json=_asked(1, real=False)))
+        await begun.wait()
+        async with AsyncSession(engine) as session, session.begin():
+            await broker.publish(2, "nobody", session=session)
+        may_end.set()
+        await trying
+    async with engine.connect() as connection:
+        rows = (await connection.execute(text(f"select queue from {table.name}"))).scalars().all()
+    assert rows == ["nobody"]

@@ -10,6 +10,7 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker, OutboxRoute, OutboxRoutePublisher, OutboxRouter, make_outbox_table
+from faststream_outbox.annotations import OutboxMessage, OutboxSession
 
 DSN = "postgresql+asyncpg://scott:t1ger@db.example:5433/shop?ssl=require"
 
@@ -150,8 +151,6 @@ def test_batch_handler_is_described_by_its_list(version: str) -> None:
 
 
 def test_injected_parameters_are_not_part_of_the_body(version: str) -> None:
-    from faststream_outbox.annotations import OutboxMessage, OutboxSession
-
     broker = _broker()
 
     @broker.subscriber("orders", transactional=True)

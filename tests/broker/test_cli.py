@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-APPLICATION = '''
+APPLICATION = """
 import os
 
 from faststream import FastStream
@@ -42,7 +42,7 @@ async def handle(number: int, session: OutboxSession) -> None:
     await session.execute(
         text("insert into handled (number, pid) values (:number, :pid)"), {"number": number, "pid": str(os.getpid())}
     )
-'''
+"""
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ async def test_ping_says_no_when_the_database_is_out_of_reach(table: Table) -> N
 
 
 async def test_broker_without_an_engine_says_what_to_do(table: Table) -> None:
-    with pytest.raises(Exception, match="OutboxBroker\\(engine, outbox_table=…\\)"):
+    with pytest.raises(Exception, match=r"OutboxBroker\(engine, outbox_table=…\)"):
         await OutboxBroker(outbox_table=table).start()
 
 
@@ -158,7 +158,7 @@ async def test_application_runs_two_outbox_brokers(
 
 
 async def test_publishing_without_a_session_is_refused_and_says_what_to_do(broker: OutboxBroker) -> None:
-    with pytest.raises(SessionRequired, match="publish\\(body, queue=…, session=session\\).*autocommit=True"):
+    with pytest.raises(SessionRequired, match=r"publish\(body, queue=…, session=session\).*autocommit=True"):
         await broker.publish(1, "orders")
 
 

@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from tests.broker.two_tables import Two, message, several
-
-TTL = 600.0
-TOKEN = UUID(int=1)
-OTHER_TOKEN = UUID(int=2)
+from tests.broker.statement_values import (
+    DEATH,
+    OTHER_TOKEN,
+    SETTLING,
+    TOKEN,
+    TTL,
+    held,
+    keys,
+    lanes,
+    message,
+    places,
+    several,
+)
+from tests.broker.two_tables import Two
 
 
 @pytest.fixture
@@ -24,65 +33,6 @@ async def two(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncItera
     two = Two(engine, table, dlq_table)
     yield two
     await two.wire.close()
-
-
-def lanes(*names: tuple[str, int], token: UUID = TOKEN, floor: float | None = None, quota: int = 10) -> dict[str, Any]:
-    """Values of `claim` for lanes of a queue and a priority."""
-    return places(*names, floor=floor, quota=quota) | {"ttls": [TTL] * len(names), "token": token}
-
-
-def places(
-    *names: tuple[str, int], floor: float | None = None, floor_id: int = 0, grace: float = 0.0, quota: int = 10
-) -> dict[str, Any]:
-    """Values of `find_keys` for lanes of a queue and a priority."""
-    many = len(names)
-    return {
-        "queues": [queue for queue, _ in names],
-        "priorities": [priority for _, priority in names],
-        "floor_ats": [floor] * many,
-        "floor_ids": [floor_id] * many,
-        "graces": [grace] * many,
-        "quotas": [quota] * many,
-    }
-
-
-def keys(*names: str, token: UUID = TOKEN, run: int = 2, held_by_dead: bool = False) -> dict[str, Any]:
-    """Values of `claim_keys` for keys of the queue."""
-    many = len(names)
-    return {
-        "queues": ["orders"] * many,
-        "keys": list(names),
-        "runs": [run] * many,
-        "ttls": [TTL] * many,
-        "held_by_dead": [held_by_dead] * many,
-        "continued": [False] * many,
-        "token": token,
-    }
-
-
-def held(*numbers: int, token: UUID = TOKEN, **each: Any) -> dict[str, Any]:
-    """Values of what settles messages."""
-    return {"ids": list(numbers), "tokens": [token] * len(numbers)} | {
-        name: [value] * len(numbers) for name, value in each.items()
-    }
-
-
-DEATH = {
-    "attempts": 1,
-    "reasons": "rejected",
-    "exceptions": "ValueError()",
-    "error_types": "ValueError",
-    "error_messages": "no",
-    "tracebacks": "…",
-}
-SETTLING: dict[str, dict[str, Any]] = {
-    "settle_done": {},
-    "settle_retry": {"delays": 200.0, "attempts": 1},
-    "settle_release": {"uncounted": 1},
-    "settle_dead": DEATH,
-    "settle_parked": {"reasons": "rejected"},
-    "renew": {},
-}
 
 
 async def publish(two: Two, *numbers: int, **fields: Any) -> None:
@@ -192,9 +142,8 @@ async def test_a_claim_starts_above_the_floor_or_the_grace(two: Two, floor: floa
     for number, age in enumerate((300.0, 150.0, 70.0, 20.0), start=1):
         await two.ask("publish_one", **message(number, due_at=-age))
         await two.ask("publish_one", **message(number + 10, due_at=-age, key=f"k{number}"))
-    where = {"floor": floor, "grace": grace}
-    await two.ask("find_keys", **places(("orders", 0), ("other", 0), **where))
-    await two.ask("claim", **places(("orders", 0), **where), ttls=[TTL], token=TOKEN)
+    await two.ask("find_keys", **places(("orders", 0), ("other", 0), floor=floor, grace=grace))
+    await two.ask("claim", **places(("orders", 0), floor=floor, grace=grace), ttls=[TTL], token=TOKEN)
     await two.compare()
 
 
@@ -222,11 +171,12 @@ async def test_a_held_key_is_not_claimed(two: Two) -> None:
     await two.compare()
 
 
+@pytest.mark.parametrize("attempt", [0, 1], ids=["snoozed", "failed"])
 @pytest.mark.parametrize("passed", [100.0, 300.0], ids=["waiting", "due again"])
-async def test_a_key_waits_for_its_retry(two: Two, passed: float) -> None:
+async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) -> None:
     await publish(two, 1, 2, 3, key="a")
     await two.ask("claim_keys", **keys("a", run=1))
-    await two.ask("settle_retry", **held(1, **SETTLING["settle_retry"]))
+    await two.ask("settle_retry", **held(1, delays=200.0, attempts=attempt))
     await two.advance(passed)
     await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL)
     await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN))
@@ -336,6 +286,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("claim"), TOKENS, st.integers(1, 4)),
     st.tuples(st.just("claim_keys"), TOKENS, st.integers(1, 3), st.booleans()),
     st.tuples(st.just("settle"), st.sampled_from(sorted(SETTLING)), st.integers(0, 1000)),
+    st.tuples(st.just("snooze"), st.integers(0, 1000)),
     st.tuples(st.just("pause"), st.sampled_from(["pause", "resume"]), QUEUES),
     st.tuples(st.just("advance"), STEPS),
     st.tuples(st.just("look")),
@@ -362,12 +313,18 @@ async def perform(two: Two, operation: tuple[Any, ...], number: int, leases: lis
         case ("settle", name, which) if leases:
             lease, token = leases[which % len(leases)]
             await two.ask(name, **held(lease, token=token, **SETTLING[name]))
+        case ("snooze", which) if leases:
+            lease, token = leases[which % len(leases)]
+            await two.ask("settle_retry", **held(lease, token=token, delays=500.0, attempts=0))
         case ("pause", name, queue):
             await two.ask(name, queue=queue)
         case ("advance", seconds):
             await two.advance(seconds)
         case ("look",):
             await look(two)
+        case _:
+            # To settle, while nothing was ever leased.
+            assert not leases
 
 
 async def look(two: Two) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from faststream_outbox import (
     ConstantRetry,
     OutboxBroker,
+    OutboxPublisher,
     OutboxResponse,
     OutboxRoute,
     OutboxRoutePublisher,
@@ -119,8 +120,6 @@ def test_router_takes_what_every_router_of_faststream_takes() -> None:
 
 
 def test_publisher_object_takes_what_the_brokers_publish_takes() -> None:
-    from faststream_outbox import OutboxPublisher
-
     # The id of the message belongs to one message, as the queue does not to a publisher.
     missing = {*_options(OutboxBroker.publish)} - {*_options(OutboxPublisher.publish)}
     assert missing <= {"message_id"}

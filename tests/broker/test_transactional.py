@@ -1,102 +1,26 @@
 """Transactional handlers: writes, published messages and the end of the message commit together, or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from faststream import AckPolicy, Depends, Response
+from faststream import AckPolicy, Response
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage, SkipMessage
-from sqlalchemy import BigInteger, Column, Engine, MetaData, Table, insert, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox import ConstantRetry, NoRetry, OutboxBroker, OutboxResponse
+from faststream_outbox import ConstantRetry, NoRetry
 from faststream_outbox.annotations import OutboxBroker as Broker
 from faststream_outbox.annotations import OutboxMessage, OutboxSession
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.queue.client import OutboxClient
-from tests.tables import existing
+from tests.broker.effects import EffectsShop
 from tests.waiting import eventually
 
 LATER = ConstantRetry(delay_seconds=1000)
 SOON = ConstantRetry(delay_seconds=0.01)
 
 
-@pytest.fixture
-def effects(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
-    """A table of the application."""
-    table = Table("effects", metadata, Column("number", BigInteger, primary_key=True))
-    with existing(table, sync_engine):
-        yield table
-
-
-class Shop:
-    """An application with one table of its own."""
-
-    def __init__(self, engine: AsyncEngine, tables: tuple[Table, Table], effects: Table) -> None:
-        self.engine = engine
-        self.outbox, self.dlq = tables
-        self.effects = effects
-        self.broker = OutboxBroker(engine, outbox_table=tables[0], dlq_table=tables[1], logger=None)
-
-    async def write(self, session: AsyncSession, number: int) -> None:
-        await session.execute(insert(self.effects).values(number=number))
-
-    async def publish(self, *bodies: Any, queue: str = "orders") -> None:
-        async with AsyncSession(self.engine) as session, session.begin():
-            await self.broker.publish_batch(*bodies, queue=queue, session=session)
-
-    async def sql(self, statement: str) -> list[Any]:
-        async with self.engine.begin() as connection:
-            result = await connection.execute(text(statement))
-            return list(result.mappings()) if result.returns_rows else []
-
-    async def state(self) -> dict[str, Any]:
-        """Numbers written, bodies of messages by queue, number of dead letters."""
-        rows = await self.sql(f"select queue, payload from {self.outbox.name} order by id")
-        queues: dict[str, list[bytes]] = {}
-        for row in rows:
-            queues.setdefault(row["queue"], []).append(row["payload"])
-        numbers = await self.sql(f"select number from {self.effects.name} order by 1")
-        dead = await self.sql(f"select id from {self.dlq.name}")
-        return {"effects": [row["number"] for row in numbers], "messages": queues, "dead": len(dead)}
-
-    async def becomes(self, **expected: Any) -> None:
-        """Wait until the state is this."""
-        expected = {"effects": [], "messages": {}, "dead": 0} | expected
-        last: dict[str, Any] = {}
-
-        async def it_is_so() -> bool:
-            nonlocal last
-            last = await self.state()
-            return last == expected
-
-        try:
-            await eventually(it_is_so)
-        except pytest.fail.Exception:
-            assert last == expected
-            raise
-
-    async def failed(self) -> None:
-        """Wait until the first attempt at the only order was written as failed; nothing else may be there."""
-
-        async def the_order_waits_for_its_next_attempt() -> Any:
-            return await self.sql(
-                f"select 1 from {self.outbox.name} where attempts_count = 1 and acquired_token is null"
-            )
-
-        await eventually(the_order_waits_for_its_next_attempt)
-        assert await self.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
-
-
-@pytest.fixture
-async def shop(engine: AsyncEngine, table: Table, dlq_table: Table, effects: Table) -> AsyncIterator[Shop]:
-    shop = Shop(engine, (table, dlq_table), effects)
-    yield shop
-    await shop.broker.stop()
-
-
-async def test_writes_messages_and_the_end_commit_together(shop: Shop) -> None:
+async def test_writes_messages_and_the_end_commit_together(shop: EffectsShop) -> None:
     @shop.broker.publisher("returned")
     @shop.broker.subscriber("orders", transactional=True)
     async def handle(body: int, session: OutboxSession, outbox: Broker) -> int:
@@ -110,7 +34,7 @@ async def test_writes_messages_and_the_end_commit_together(shop: Shop) -> None:
     await shop.becomes(effects=[1], messages={"published": [b"2"], "returned": [b"3"]})
 
 
-async def test_publisher_object_needs_no_session_in_a_transactional_handler(shop: Shop) -> None:
+async def test_publisher_object_needs_no_session_in_a_transactional_handler(shop: EffectsShop) -> None:
     publisher = shop.broker.publisher("published")
 
     @shop.broker.subscriber("orders", transactional=True)
@@ -123,7 +47,7 @@ async def test_publisher_object_needs_no_session_in_a_transactional_handler(shop
     await shop.becomes(messages={"published": [b"1", b"2", b"3"]})
 
 
-async def test_answer_to_reply_to_is_in_the_transaction(shop: Shop) -> None:
+async def test_answer_to_reply_to_is_in_the_transaction(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True)
     async def handle(body: int, session: OutboxSession) -> int:
         await shop.write(session, body)
@@ -135,7 +59,7 @@ async def test_answer_to_reply_to_is_in_the_transaction(shop: Shop) -> None:
     await shop.becomes(effects=[1], messages={"answers": [b"1"]})
 
 
-async def test_exception_leaves_nothing_and_the_message_comes_again(shop: Shop) -> None:
+async def test_exception_leaves_nothing_and_the_message_comes_again(shop: EffectsShop) -> None:
     attempts: list[int] = []
 
     @shop.broker.subscriber("orders", transactional=True, retry_strategy=SOON)
@@ -153,7 +77,7 @@ async def test_exception_leaves_nothing_and_the_message_comes_again(shop: Shop) 
 
 
 @pytest.mark.parametrize("raised", [NackMessage, SkipMessage, ValueError, asyncio.CancelledError])
-async def test_ending_that_is_no_success_rolls_back(shop: Shop, raised: type[BaseException]) -> None:
+async def test_ending_that_is_no_success_rolls_back(shop: EffectsShop, raised: type[BaseException]) -> None:
     @shop.broker.subscriber("orders", transactional=True, retry_strategy=LATER)
     async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
         await shop.write(session, body)
@@ -165,7 +89,7 @@ async def test_ending_that_is_no_success_rolls_back(shop: Shop, raised: type[Bas
     await shop.failed()
 
 
-async def test_rejected_message_is_a_dead_letter_and_its_writes_are_gone(shop: Shop) -> None:
+async def test_rejected_message_is_a_dead_letter_and_its_writes_are_gone(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True)
     async def handle(body: int, session: OutboxSession) -> None:
         await shop.write(session, body)
@@ -176,7 +100,7 @@ async def test_rejected_message_is_a_dead_letter_and_its_writes_are_gone(shop: S
     await shop.becomes(dead=1)
 
 
-async def test_raised_ack_commits(shop: Shop) -> None:
+async def test_raised_ack_commits(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True)
     async def handle(body: int, session: OutboxSession) -> None:
         await shop.write(session, body)
@@ -188,7 +112,7 @@ async def test_raised_ack_commits(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL])
-async def test_acked_by_hand_commits(shop: Shop, policy: AckPolicy) -> None:
+async def test_acked_by_hand_commits(shop: EffectsShop, policy: AckPolicy) -> None:
     @shop.broker.subscriber("orders", transactional=True, ack_policy=policy)
     async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
         await shop.write(session, body)
@@ -200,7 +124,7 @@ async def test_acked_by_hand_commits(shop: Shop, policy: AckPolicy) -> None:
 
 
 @pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL])
-async def test_nacked_by_hand_rolls_back(shop: Shop, policy: AckPolicy) -> None:
+async def test_nacked_by_hand_rolls_back(shop: EffectsShop, policy: AckPolicy) -> None:
     @shop.broker.subscriber("orders", transactional=True, ack_policy=policy)
     async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
         await shop.write(session, body)
@@ -211,7 +135,7 @@ async def test_nacked_by_hand_rolls_back(shop: Shop, policy: AckPolicy) -> None:
     await shop.failed()
 
 
-async def test_undecided_under_manual_rolls_back(shop: Shop) -> None:
+async def test_undecided_under_manual_rolls_back(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True, ack_policy=AckPolicy.MANUAL, retry_strategy=LATER)
     async def handle(body: int, session: OutboxSession) -> None:
         await shop.write(session, body)
@@ -221,7 +145,7 @@ async def test_undecided_under_manual_rolls_back(shop: Shop) -> None:
     await shop.failed()
 
 
-async def test_failing_publisher_rolls_back(shop: Shop) -> None:
+async def test_failing_publisher_rolls_back(shop: EffectsShop) -> None:
     @shop.broker.publisher("returned")
     @shop.broker.subscriber("orders", transactional=True, retry_strategy=LATER)
     async def handle(body: int, session: OutboxSession) -> Any:
@@ -235,7 +159,7 @@ async def test_failing_publisher_rolls_back(shop: Shop) -> None:
 
 @pytest.mark.parametrize("step", ["settle_within", "commit"])
 async def test_failure_at_a_step_of_the_end_leaves_nothing(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, step: str
+    shop: EffectsShop, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     async def broken(*_: Any, **__: Any) -> None:
         raise ConnectionError
@@ -255,7 +179,7 @@ async def test_failure_at_a_step_of_the_end_leaves_nothing(
 
 
 async def test_failure_of_the_end_is_tried_again_until_it_succeeds(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: EffectsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits: list[int] = []
 
@@ -276,8 +200,10 @@ async def test_failure_of_the_end_is_tried_again_until_it_succeeds(
     assert commits == [1, 1]
 
 
-async def test_deferred_constraint_that_fails_at_commit_leaves_nothing(shop: Shop) -> None:
-    await shop.sql(f"alter table {shop.effects.name} add constraint later unique (number) deferrable initially deferred")
+async def test_deferred_constraint_that_fails_at_commit_leaves_nothing(shop: EffectsShop) -> None:
+    await shop.sql(
+        f"alter table {shop.effects.name} add constraint later unique (number) deferrable initially deferred"
+    )
     await shop.sql(f"alter table {shop.effects.name} drop constraint effects_pkey")
 
     @shop.broker.subscriber("orders", transactional=True, retry_strategy=NoRetry())
@@ -290,7 +216,7 @@ async def test_deferred_constraint_that_fails_at_commit_leaves_nothing(shop: Sho
     await shop.becomes(dead=1)
 
 
-async def test_lost_lease_rolls_back(shop: Shop) -> None:
+async def test_lost_lease_rolls_back(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True)
     async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
         await shop.write(session, body)
@@ -319,74 +245,7 @@ async def test_lost_lease_rolls_back(shop: Shop) -> None:
     assert await shop.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
 
 
-async def test_response_with_the_transactional_session_is_published_once(shop: Shop) -> None:
-    @shop.broker.subscriber("orders", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> OutboxResponse:
-        await shop.write(session, body)
-        return OutboxResponse(body, queue="returned", session=session)
-
-    await shop.broker.start()
-    await shop.publish(1)
-    await shop.becomes(effects=[1], messages={"returned": [b"1"]})
-
-
-async def test_response_without_a_session_joins_the_transaction(shop: Shop) -> None:
-    @shop.broker.subscriber("orders", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> OutboxResponse:
-        await shop.write(session, body)
-        await session.flush()
-        return OutboxResponse(body, queue="returned")
-
-    await shop.broker.start()
-    await shop.publish(1)
-    await shop.becomes(effects=[1], messages={"returned": [b"1"]})
-
-
-async def test_response_with_the_session_of_a_dependency_commits_in_the_dependency(shop: Shop) -> None:
-    async def opened() -> AsyncIterator[AsyncSession]:
-        async with AsyncSession(shop.engine) as session, session.begin():
-            yield session
-
-    @shop.broker.subscriber("orders")
-    async def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
-        await shop.write(session, body)
-        return OutboxResponse(body, queue="returned", session=session)
-
-    await shop.broker.start()
-    await shop.publish(1)
-    await shop.becomes(effects=[1], messages={"returned": [b"1"]})
-
-
-async def test_response_with_the_session_of_a_dependency_that_fails_to_commit_is_not_published(shop: Shop) -> None:
-    async def opened() -> AsyncIterator[AsyncSession]:
-        async with AsyncSession(shop.engine) as session:
-            await session.begin()
-            yield session
-            await session.rollback()
-            raise ConnectionError
-
-    @shop.broker.subscriber("orders", retry_strategy=LATER)
-    async def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
-        await shop.write(session, body)
-        return OutboxResponse(body, queue="returned", session=session)
-
-    await shop.broker.start()
-    await shop.publish(1)
-    await shop.failed()
-
-
-async def test_response_is_published_and_also_given_to_decorators(shop: Shop) -> None:
-    @shop.broker.publisher("decorated")
-    @shop.broker.subscriber("orders", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> OutboxResponse:
-        return OutboxResponse(body, queue="returned", session=session)
-
-    await shop.broker.start()
-    await shop.publish(1)
-    await shop.becomes(messages={"returned": [b"1"], "decorated": [b"1"]})
-
-
-async def test_batch_commits_as_one(shop: Shop) -> None:
+async def test_batch_commits_as_one(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True, batch=True, batch_size=3, batch_wait=1.0)
     async def handle(bodies: list[int], session: OutboxSession, outbox: Broker) -> None:
         for body in bodies:
@@ -398,7 +257,7 @@ async def test_batch_commits_as_one(shop: Shop) -> None:
     await shop.becomes(effects=[1, 2, 3], messages={"published": [b"3"]})
 
 
-async def test_batch_that_fails_leaves_nothing(shop: Shop) -> None:
+async def test_batch_that_fails_leaves_nothing(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True, batch=True, retry_strategy=NoRetry())
     async def handle(bodies: list[int], session: OutboxSession) -> None:
         for body in bodies:
@@ -410,7 +269,7 @@ async def test_batch_that_fails_leaves_nothing(shop: Shop) -> None:
     await shop.becomes(dead=3)
 
 
-async def test_session_is_closed_after_the_handler(shop: Shop) -> None:
+async def test_session_is_closed_after_the_handler(shop: EffectsShop) -> None:
     sessions: list[AsyncSession] = []
 
     @shop.broker.subscriber("orders", transactional=True)
@@ -424,7 +283,7 @@ async def test_session_is_closed_after_the_handler(shop: Shop) -> None:
     await eventually(lambda: not sessions[0].in_transaction())
 
 
-async def test_concurrent_handlers_have_sessions_of_their_own(shop: Shop) -> None:
+async def test_concurrent_handlers_have_sessions_of_their_own(shop: EffectsShop) -> None:
     together = asyncio.Barrier(2)
     sessions: set[int] = set()
 

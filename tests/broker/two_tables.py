@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -156,19 +155,3 @@ class Two:
         async with self.engine.begin() as connection:
             result = await connection.execute(text(statement))
             return result.mappings().all() if result.returns_rows else []
-
-
-def message(number: int, queue: str = "orders", **fields: Any) -> dict[str, Any]:
-    """The values of one message, known by its number."""
-    usual = {"payload": b"%d" % number, "headers": None, "due_at": None, "due_in": 0.0, "key": None, "priority": 0}
-    return {"queue": queue, **usual, **fields, "message_id": str(UUID(int=number))}
-
-
-def several(*messages: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The values of many messages, as arrays."""
-    plural = {
-        "queue": "queues", "payload": "payloads", "headers": "headers", "due_at": "due_ats", "due_in": "due_ins",
-        "key": "keys", "priority": "priorities", "message_id": "message_ids", "timer_id": "timer_ids",
-        "conflict": "conflicts",
-    }  # fmt: skip
-    return {plural[name]: [one[name] for one in messages] for name in messages[0]}

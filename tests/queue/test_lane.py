@@ -1,6 +1,6 @@
 """A lane knows where to start the next look, and when one is due."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,11 +8,16 @@ from faststream_outbox.queue.lane import AFTER_ALL_IDS, BEGINNING, GRACE, NEVER,
 
 SERVER_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAST = (datetime(2026, 3, 1, 11, tzinfo=UTC), 42)
+FLOOR = (SERVER_NOW, AFTER_ALL_IDS)
+BELOW = (SERVER_NOW - timedelta(seconds=GRACE), 0)
 
 
 @pytest.fixture
 def lane() -> Lane:
-    return Lane("orders", 0, False)
+    """A lane whose first look is under way."""
+    lane = Lane("orders", 0, False)
+    lane.start(99.0)
+    return lane
 
 
 @pytest.fixture
@@ -48,45 +53,52 @@ class TestFloor:
 
 class TestRewind:
     def test_without_a_hint_nothing_below_the_floor_is_looked_at(self, dry: Lane) -> None:
-        assert dry.grace(200.0) == 0.0
+        assert dry.start(200.0) == FLOOR
 
     def test_after_a_hint_the_grace_below_the_floor_is_looked_at(self, dry: Lane) -> None:
         dry.hint(200.0)
-        assert dry.grace(200.0) == GRACE
+        assert dry.start(200.0) == BELOW
 
     def test_one_hint_is_good_for_one_rewind(self, dry: Lane) -> None:
         dry.hint(200.0)
-        dry.grace(200.0)
-        assert dry.grace(200.0) == 0.0
+        dry.start(200.0)
+        assert dry.start(200.0) == FLOOR
 
     def test_two_rewinds_keep_the_shortest_distance(self, dry: Lane) -> None:
         dry.hint(100.0)
-        assert dry.grace(100.0 + SHORTEST_REWIND / 2) == 0.0
+        assert dry.start(100.0 + SHORTEST_REWIND / 2) == FLOOR
 
     def test_a_slow_look_is_not_followed_at_once_by_another(self, lane: Lane) -> None:
         lane.looked(100.0, 0.5, None, SERVER_NOW, full=False)
         lane.hint(100.0)
-        assert lane.grace(100.0 + 2 * 0.5) == 0.0
+        assert lane.start(100.0 + 2 * 0.5) == FLOOR
 
     def test_a_rewind_that_had_to_wait_is_made_in_the_end(self, lane: Lane) -> None:
         lane.looked(100.0, 0.5, None, SERVER_NOW, full=False)
         lane.hint(100.0)
-        assert lane.grace(lane.wakes_at()) == GRACE
+        assert lane.start(lane.wakes_at()) == BELOW
 
     def test_a_hint_that_came_during_a_look_is_kept_for_the_next(self, lane: Lane) -> None:
         lane.hint(99.9995)
         lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
         lane.awaken(lane.wakes_at())
-        assert (lane.is_wet, lane.grace(lane.wakes_at())) == (True, GRACE)
+        assert (lane.is_wet, lane.start(lane.wakes_at())) == (True, BELOW)
 
     def test_a_rewind_that_must_wait_is_a_reason_to_wake_up(self, dry: Lane) -> None:
         dry.hint(100.0)
         assert 100.0 + SHORTEST_REWIND <= dry.wakes_at() < 101.0
 
+    def test_the_grace_counts_from_the_last_look_below_however_long_ago(self, dry: Lane) -> None:
+        later = SERVER_NOW + timedelta(seconds=90)
+        dry.start(150.0)
+        dry.looked(150.0, 0.001, None, later, full=False)
+        dry.hint(200.0)
+        assert dry.start(200.0) == BELOW
+
     def test_a_scan_needs_no_rewind(self, dry: Lane) -> None:
         dry.hint(200.0)
         dry.scan()
-        assert dry.grace(200.0) == 0.0
+        assert dry.start(200.0) == (BEGINNING, 0)
 
 
 class TestDue:

@@ -88,6 +88,17 @@ async def test_stopping_the_application_leaves_the_engine_open(quick_start: dict
         assert engine.pool.checkedout() == 1  # type: ignore[attr-defined]
 
 
+async def test_stopping_sends_the_wake_up_of_the_last_commit(
+    broker: OutboxBroker, session: AsyncSession, outside: Outside
+) -> None:
+    outside.sql('listen "outbox_outbox"')
+    async with session.begin():
+        await broker.publish(1, queue="orders", session=session)
+    await broker.stop()
+    # Already there, without a moment more for the event loop.
+    assert len(list(outside.connection.notifies(timeout=0.5, stop_after=1))) == 1
+
+
 def test_make_outbox_table_gives_a_table_of_the_callers_metadata() -> None:
     metadata = MetaData()
     table = make_outbox_table(metadata, table_name="outbox")

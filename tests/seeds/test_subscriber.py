@@ -233,20 +233,20 @@ async def test_max_workers_handlers_run_at_a_time(
     assert await most_at_once(broker, session, outside, max_workers=4) == 4
 
 
-@pytest.mark.parametrize("size", [None, 3], ids=["default", "three"])
+@pytest.mark.parametrize(("options", "most"), [({}, 10), ({"fetch_batch_size": 3}, 3)], ids=["default", "three"])
 async def test_a_fetch_claims_no_more_than_its_batch(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside, size: int | None
+    broker: OutboxBroker, session: AsyncSession, outside: Outside, options: dict[str, Any], most: int
 ) -> None:
     counts: list[int] = []
     broker.client.events.subscribe(lambda event: counts.append(event.count), Claimed)
 
-    @broker.subscriber("orders", **({} if size is None else {"fetch_batch_size": size}))
+    @broker.subscriber("orders", **options)
     async def handle(body: int) -> None: ...
 
     await publish(broker, session, *range(45))
     await broker.start()
     await eventually(outside.is_empty)
-    assert max(counts) == (size or 10)
+    assert 1 < max(counts) <= most
 
 
 async def test_slow_and_fast_queues_have_leases_of_their_own(

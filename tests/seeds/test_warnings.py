@@ -60,7 +60,7 @@ async def test_a_combination_that_is_seldom_meant_is_warned_about_at_the_users_l
 
 
 @pytest.mark.parametrize("package", [faststream, faststream_outbox], ids=lambda package: package.__name__)
-async def test_a_user_whose_directory_is_named_like_a_package_is_warned_at_his_own_line(
+async def test_a_user_whose_directory_is_named_like_a_package_is_warned_at_their_own_line(
     broker: OutboxBroker, package: ModuleType
 ) -> None:
     file = f"{Path(str(package.__file__)).parent}_shop/app.py"

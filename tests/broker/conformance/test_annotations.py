@@ -1,9 +1,10 @@
 """Parameters of handlers that name what the broker gives, and those that name raw classes."""
 
+import logging
 from typing import Annotated, Any
 
 import pytest
-from faststream import Context, UnderlyingDriverAnnotation
+from faststream import Context, Depends, UnderlyingDriverAnnotation
 from faststream.exceptions import SetupError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -42,8 +43,6 @@ async def test_annotated_parameter_is_given(way: Way, seen: Seen, annotation: An
 
 
 async def test_logger_is_given(way: Way, seen: Seen) -> None:
-    import logging
-
     log = logging.getLogger("tests.broker")
     broker = way.broker(logger=log)
 
@@ -72,8 +71,6 @@ async def test_annotated_parameter_of_a_sync_handler_is_given(way: Way) -> None:
 
 
 async def test_annotated_parameter_of_a_dependency_is_given(way: Way, seen: Seen) -> None:
-    from faststream import Depends
-
     async def queue_of(message: annotations.OutboxMessage) -> str:
         return message.raw_message.queue
 
@@ -113,6 +110,6 @@ async def test_application_may_name_annotations_of_its_own(way: Way) -> None:
 
     handle.__annotations__["given"] = Driver
     broker.subscriber("orders")(handle)
-    with pytest.raises(SetupError, match="shop.annotations"):
+    with pytest.raises(SetupError, match=r"shop\.annotations"):
         async with way.running(broker):
             pass

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from faststream import AckPolicy, BaseMiddleware
+from faststream import AckPolicy, BaseMiddleware, Depends
 from faststream.exceptions import SetupError
 
 from faststream_outbox import NoRetry, OutboxRoute, OutboxRoutePublisher, OutboxRouter
@@ -221,8 +221,6 @@ async def test_terminal_hook_of_the_broker_hears_of_a_routers_messages(way: Way,
 
 
 async def test_dependencies_of_a_router_run(way: Way, seen: Seen) -> None:
-    from faststream import Depends
-
     async def depended() -> None:
         seen("dependency")
 

@@ -120,7 +120,7 @@ async def test_time_can_be_advanced_to_a_retry(memory: Way, seen: Seen) -> None:
         if len(seen) == 1:
             raise ValueError
 
-    async with (test := TestOutboxBroker(broker, run_loops=True)) as tested:
+    async with (test := TestOutboxBroker(broker, run_loops=True, connect_only=False)) as tested:
         await tested.publish(1, "orders", session=fake_session())
         await seen.first(1)
         way = Way(LOOPS)
@@ -138,7 +138,7 @@ async def test_time_can_be_advanced_to_a_timer(memory: Way, seen: Seen) -> None:
     async def handle(body: int) -> None:
         seen(body)
 
-    async with (test := TestOutboxBroker(broker, run_loops=True)) as tested:
+    async with (test := TestOutboxBroker(broker, run_loops=True, connect_only=False)) as tested:
         session = fake_session()
         await tested.publish(1, "orders", session=session, activate_in=timedelta(hours=1), timer_id="t")
         await tested.publish(2, "orders", session=session)
@@ -162,7 +162,7 @@ async def test_row_can_be_fed(memory: Way, seen: Seen) -> None:
     async def handle(body: Any) -> None:
         seen(body)
 
-    async with (test := TestOutboxBroker(broker, run_loops=True)):
+    async with (test := TestOutboxBroker(broker, run_loops=True, connect_only=False)):
         test.feed("orders", b'{"id": 1}', headers={"content-type": "application/json"})
         assert await seen.first() == [{"id": 1}]
 

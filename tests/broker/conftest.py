@@ -1,0 +1,25 @@
+"""An application with a table of its own."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from sqlalchemy import BigInteger, Column, Engine, MetaData, Table
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from tests.broker.effects import EffectsShop
+from tests.tables import existing
+
+
+@pytest.fixture
+def effects(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+    """A table of the application."""
+    table = Table("effects", metadata, Column("number", BigInteger, primary_key=True))
+    with existing(table, sync_engine):
+        yield table
+
+
+@pytest.fixture
+async def shop(engine: AsyncEngine, table: Table, dlq_table: Table, effects: Table) -> AsyncIterator[EffectsShop]:
+    shop = EffectsShop(engine, (table, dlq_table), effects)
+    yield shop
+    await shop.broker.stop()
