@@ -20,7 +20,7 @@ from faststream.message import gen_cor_id
 from faststream.security import BaseSecurity
 from faststream.specification.schema import BrokerSpec, Tag, TagDict
 from faststream.types import BrokerMiddleware, LoggerProto
-from sqlalchemy import Table, text
+from sqlalchemy import URL, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from typing_extensions import override
 
@@ -38,7 +38,7 @@ from faststream_outbox.broker.config import OutboxBrokerConfig, driver_annotatio
 from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
-from faststream_outbox.broker.registrator import OutboxRegistrator
+from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
 from faststream_outbox.events import recorder
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.failure import Renderer
@@ -89,6 +89,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         context: ContextRepo | None = None,
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
+        check_policy(ack_policy)
         client = None
         if engine is not None:
             client = OutboxClient(
@@ -168,6 +169,10 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     ) -> None:
         """Let handlers finish, give back what has not started; the engine stays open."""
         await super().stop(exc_type, exc_val, exc_tb)
+        client = self.config.broker_config.shared_client
+        if client is not None:
+            # What was just committed is told before the caller disposes of the engine.
+            await client.wakeups.notifier(asyncio.get_running_loop()).flush()
         self._connection = None
 
     @override
@@ -194,4 +199,4 @@ def _address(engine: AsyncEngine | None) -> str:
     if engine is None:
         return "postgresql://localhost"
     url = engine.url
-    return url.set(drivername="postgresql", username=None, password=None, query={}).render_as_string()
+    return URL.create("postgresql", host=url.host, port=url.port, database=url.database).render_as_string()

@@ -26,6 +26,8 @@ class FakeOutboxClient(OutboxClient):
 
     def __init__(self, table: Table, dlq_table: Table | None = None) -> None:
         self.tables = ClaimableTables(keeps_dead=dlq_table is not None)
+        self.committed: list[MemoryRow] = []
+        """What transactional handlers have published and nobody has handled yet."""
         super().__init__(
             cast("Any", None),
             table,
@@ -92,6 +94,20 @@ class FakeOutboxClient(OutboxClient):
         session.in_transaction.return_value = True
         session.__aenter__.return_value = session
         session.begin = AsyncMock()
+        pending: list[MemoryRow] = []
+
+        async def commit() -> None:
+            self.tables.rows.extend(pending)
+            self.committed.extend(pending)
+            for queue in {row.queue for row in pending}:
+                self.wakeups.tell(Hint(queue))
+            pending.clear()
+
+        async def rollback() -> None:
+            pending.clear()
+
+        session.outbox_pending = pending
+        session.commit, session.rollback, session.close = commit, rollback, rollback
         return cast("AsyncSession", session)
 
     async def settle_within(self, session: AnySession, *claims: Claim) -> None:

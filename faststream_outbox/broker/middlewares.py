@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
 from faststream_outbox.broker.producer import SESSION
+from faststream_outbox.broker.response import OutboxResponse
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.outcome import SETTLED, Done
 
@@ -55,9 +56,13 @@ class OutboxMiddleware(BaseMiddleware):
             self._token = self.context.set_local(SESSION, self._session)
 
     async def consume_scope(self, call_next: AsyncFunc, msg: StreamMessage[Any]) -> Any:
-        """Remember the headers for publishers."""
+        """Remember the headers for publishers, and let a response with a queue of its own find its publisher."""
         self._inbound = msg.headers
-        return await call_next(msg)
+        result = await call_next(msg)
+        if isinstance(result, OutboxResponse) and not msg.reply_to:
+            # Only then does FastStream ask for the publisher of a response.
+            msg.reply_to = result.queue
+        return result
 
     async def publish_scope(self, call_next: AsyncFunc, cmd: PublishCommand) -> Any:
         """Pass inbound headers on, where a subscriber asks for that and the response has none."""

@@ -59,8 +59,7 @@ def parsed(claim: Claim) -> OutboxMessage:
         raw_message=claim,
         body=claim.payload,
         headers=headers,
-        # Never empty: only then does FastStream ask for the publisher of a response.
-        reply_to=str(headers.get(REPLY_TO) or claim.queue),
+        reply_to=str(headers.get(REPLY_TO) or ""),
         content_type=content_type if isinstance(content_type, str) else None,
         correlation_id=correlation_of(claim),
         message_id=str(claim.message_id),

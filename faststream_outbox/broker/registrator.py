@@ -82,12 +82,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         check_count("terminal_flush_batch_size", terminal_flush_batch_size)
         names = _checked_names(queues)
         policy = EMPTY if ack_policy is None else ack_policy
-        if policy is AckPolicy.ACK_FIRST:
-            msg = (
-                "AckPolicy.ACK_FIRST would delete a message before its handler runs, so that a crash loses it. "
-                "Use NACK_ON_ERROR, REJECT_ON_ERROR, ACK or MANUAL."
-            )
-            raise InvalidOption(msg)
+        check_policy(policy)
         options = WorkerOptions(
             max_workers=max_workers,
             fetch_batch_size=fetch_batch_size,
@@ -214,6 +209,16 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             middlewares=middlewares,
             include_in_schema=include_in_schema,
         )
+
+
+def check_policy(policy: AckPolicy) -> None:
+    """Refuse the policy that loses messages."""
+    if policy is AckPolicy.ACK_FIRST:
+        msg = (
+            "AckPolicy.ACK_FIRST would delete a message before its handler runs, so that a crash loses it. "
+            "Use NACK_ON_ERROR, REJECT_ON_ERROR, ACK or MANUAL."
+        )
+        raise InvalidOption(msg)
 
 
 def _check_router(router: object) -> None:

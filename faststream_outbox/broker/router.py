@@ -17,7 +17,7 @@ from faststream_outbox.broker._faststream import (
     UnderlyingDriverAnnotations,
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
-from faststream_outbox.broker.registrator import OutboxRegistrator
+from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
 from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
 from faststream_outbox.queue.outcome import OnUndecided
 from faststream_outbox.queue.retry import RetryStrategyProto
@@ -149,6 +149,7 @@ class OutboxRouter(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         ack_policy: AckPolicy = EMPTY,
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
+        check_policy(ack_policy)
         if not isinstance(prefix, str):
             # Handlers first, as earlier versions had it: OutboxRouter([OutboxRoute(…)]).
             handlers, prefix = prefix, ""

@@ -164,6 +164,12 @@ class FakeProducer(OutboxProducer):
         name, values = insertion(rows)
         ids = ids_of(rows, self._client.tables.answer(name, values))
         written = {row_id for row_id in ids if row_id is not None}
+        pending = getattr(session, "outbox_pending", None)
+        if isinstance(pending, list):
+            # A transactional handler's session: there after its commit, and not before.
+            pending += [row for row in self._client.rows if row.id in written]
+            self._client.rows[:] = [row for row in self._client.rows if row.id not in written]
+            return ids
         _drop_unless_committed(session, self._client, written)
         if self._run_loops:
             for hint in hints_of(rows, ids):
@@ -234,6 +240,8 @@ class FakeProducer(OutboxProducer):
             outcomes = [await attempt(worker, claims[0], task)]
         ended = [(claim, end) for claim, end in zip(claims, outcomes, strict=True) if end is not None]
         await self._client.settler.write(ended)
+        committed, self._client.committed = self._client.committed, []
+        await self._handle(committed)
         if failures:
             raise failures[0]
 

@@ -1,6 +1,7 @@
 """Warnings about likely mistakes, attributed to the line that the user wrote."""
 
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from faststream_outbox.errors import OutboxWarning
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.retry import NoRetry
 
-_OURS = (str(Path(__file__).parent.parent), str(Path(faststream.__file__).parent))
+_OURS = tuple(f"{home}{os.sep}" for home in (Path(__file__).parents[1], Path(faststream.__file__).parent))
 
 
 def warn(message: str) -> None:

@@ -90,7 +90,11 @@ def _of_message(
 
 
 def record(events: Events, recorder: MetricsRecorder) -> Callable[[], None]:
-    """Call `recorder` for each event that it knows; returns what undoes it."""
+    """Call `recorder` for each event that it knows, or let it listen itself; returns what undoes it."""
+    listen = getattr(recorder, "listen", None)
+    if callable(listen):
+        undo: Callable[[], None] = listen(events)
+        return undo
 
     def hear(event: Recorded) -> None:
         for name, tags in calls(event):

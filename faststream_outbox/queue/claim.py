@@ -29,6 +29,7 @@ class Claim:
         "error",
         "has_more",
         "id",
+        "is_abandoned",
         "is_ending",
         "is_handed_over",
         "is_lost",
@@ -54,6 +55,7 @@ class Claim:
         self.renewed_at = claimed_at
         self.deadline = claimed_at + worker.options.lease_ttl_seconds
         self.is_lost = False
+        self.is_abandoned = False
         self.is_ending = False
         self.is_handed_over = False
         self.was_started = False

@@ -81,8 +81,9 @@ class Lane:
         """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
         if self.looks_below:
             self.seen_at, self.looks_below = server_now, False
-        self.cost = min(took, self.cost * 1.2 + 0.0005)
-        self.rewind_from = max(self.rewind_from, now + max(SHORTEST_REWIND, 3 * self.cost))
+            self.cost = min(took, self.cost * 1.2 + 0.0005)
+            # Only a look below the floor puts off the next one: plain looks come with every hint.
+            self.rewind_from = now + max(SHORTEST_REWIND, 3 * self.cost)
         if full and last is not None:
             self.floor_at, self.floor_id = last
             return

@@ -86,6 +86,8 @@ class Settler:
     def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget what this worker could not get written; its claims stay leased until that ends."""
         left = [claim for claim, _ in (*self._writing, *self._pending) if claim.worker is worker]
+        for claim in left:
+            claim.is_abandoned = True
         self._pending = [item for item in self._pending if item[0].worker is not worker]
         return left
 
@@ -217,6 +219,8 @@ class Settler:
             self._tell(claim, outcome, lost=lost)
 
     def _tell(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
+        if claim.is_abandoned:
+            return
         kind: Callable[..., Any]
         more: dict[str, Any]
         match outcome:

@@ -92,6 +92,8 @@ class Wire:
             if self._driver is not None:
                 self._driver.pgconn.finish()
             task.cancel()
+            # It may end with an error of the driver's, now or later, which says nothing new.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             # While it connects there is nothing to end yet; it is left to itself.
             await asyncio.wait([task], timeout=1.0)
             raise

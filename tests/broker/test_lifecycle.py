@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, OutboxResponse, TestOutboxBroker
-from faststream_outbox.annotations import OutboxMessage
+from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.broker.producer import SessionRequired
 from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.schema import make_outbox_table
@@ -155,6 +155,29 @@ async def test_application_runs_two_outbox_brokers(
         await app.stop()
     assert seen == ["second 1", 2]
     assert not broker.running
+
+
+async def test_each_driver_carries_a_message_through_a_transactional_handler(
+    driver_engine: AsyncEngine, table: Table
+) -> None:
+    broker = OutboxBroker(driver_engine, outbox_table=table, logger=None)
+    seen = Seen()
+
+    @broker.subscriber("orders", transactional=True)
+    async def handle(body: dict[str, int], session: OutboxSession) -> OutboxResponse:
+        await session.execute(text("select 1"))
+        return OutboxResponse(body, queue="bills", headers={"a": "1"})
+
+    @broker.subscriber("bills", batch=True)
+    async def collected(bodies: list[dict[str, int]], batch: OutboxBatchMessage) -> None:
+        seen(bodies, batch.headers["a"])
+
+    await broker.start()
+    try:
+        await _publish(broker, driver_engine, {"id": 1})
+        assert await seen.first() == [([{"id": 1}], "1")]
+    finally:
+        await broker.stop()
 
 
 async def test_publishing_without_a_session_is_refused_and_says_what_to_do(broker: OutboxBroker) -> None:

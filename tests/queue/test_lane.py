@@ -10,6 +10,21 @@ SERVER_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAST = (datetime(2026, 3, 1, 11, tzinfo=UTC), 42)
 FLOOR = (SERVER_NOW, AFTER_ALL_IDS)
 BELOW = (SERVER_NOW - timedelta(seconds=GRACE), 0)
+"""Where to look for what became visible since a look at `SERVER_NOW`."""
+
+
+def look(
+    lane: Lane,
+    at: float,
+    *,
+    took: float = 0.001,
+    last: tuple[datetime, int] | None = None,
+    full: bool = False,
+    server_now: datetime = SERVER_NOW,
+) -> None:
+    """Ask where to start, and come back."""
+    lane.start(at)
+    lane.looked(at, took, last, server_now, full=full)
 
 
 @pytest.fixture
@@ -23,7 +38,7 @@ def lane() -> Lane:
 @pytest.fixture
 def dry(lane: Lane) -> Lane:
     """A lane that was looked at and had nothing, at time 100."""
-    lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
+    look(lane, 100.0)
     return lane
 
 
@@ -32,15 +47,15 @@ class TestFloor:
         assert (lane.is_wet, lane.floor_at, lane.floor_id) == (True, BEGINNING, 0)
 
     def test_a_full_look_moves_it_to_the_last_row_seen(self, lane: Lane) -> None:
-        lane.looked(100.0, 0.001, LAST, SERVER_NOW, full=True)
+        look(lane, 100.0, last=LAST, full=True)
         assert (lane.floor_at, lane.floor_id) == LAST
 
     def test_a_full_look_leaves_the_lane_wet(self, lane: Lane) -> None:
-        lane.looked(100.0, 0.001, LAST, SERVER_NOW, full=True)
+        look(lane, 100.0, last=LAST, full=True)
         assert lane.is_wet
 
     def test_a_short_look_moves_it_to_the_time_of_the_look(self, lane: Lane) -> None:
-        lane.looked(100.0, 0.001, LAST, SERVER_NOW, full=False)
+        look(lane, 100.0, last=LAST)
         assert (lane.floor_at, lane.floor_id) == (SERVER_NOW, AFTER_ALL_IDS)
 
     def test_a_short_look_leaves_the_lane_dry(self, dry: Lane) -> None:
@@ -55,9 +70,26 @@ class TestRewind:
     def test_without_a_hint_nothing_below_the_floor_is_looked_at(self, dry: Lane) -> None:
         assert dry.start(200.0) == FLOOR
 
-    def test_after_a_hint_the_grace_below_the_floor_is_looked_at(self, dry: Lane) -> None:
+    def test_after_a_hint_what_may_have_appeared_since_the_last_look_is_looked_at(self, dry: Lane) -> None:
         dry.hint(200.0)
         assert dry.start(200.0) == BELOW
+
+    def test_it_does_not_matter_how_long_ago_that_look_was(self, dry: Lane) -> None:
+        dry.hint(90_000.0)
+        assert dry.start(90_000.0) == BELOW
+
+    def test_what_was_looked_at_without_a_rewind_may_have_been_passed_over(self, dry: Lane) -> None:
+        """Only a look that also looked below the floor has seen everything that was there by then."""
+        dry.note_due(150.0)
+        dry.awaken(150.0)
+        look(dry, 150.0, server_now=SERVER_NOW + timedelta(seconds=50))
+        dry.hint(200.0)
+        assert dry.start(200.0) == BELOW
+
+    def test_a_floor_in_an_old_backlog_stays_where_it_is(self, lane: Lane) -> None:
+        look(lane, 100.0, last=LAST, full=True)
+        lane.hint(200.0)
+        assert lane.start(200.0) == LAST
 
     def test_one_hint_is_good_for_one_rewind(self, dry: Lane) -> None:
         dry.hint(200.0)
@@ -69,33 +101,28 @@ class TestRewind:
         assert dry.start(100.0 + SHORTEST_REWIND / 2) == FLOOR
 
     def test_a_slow_look_is_not_followed_at_once_by_another(self, lane: Lane) -> None:
-        lane.looked(100.0, 0.5, None, SERVER_NOW, full=False)
+        look(lane, 100.0, took=0.5)
         lane.hint(100.0)
         assert lane.start(100.0 + 2 * 0.5) == FLOOR
 
     def test_a_rewind_that_had_to_wait_is_made_in_the_end(self, lane: Lane) -> None:
-        lane.looked(100.0, 0.5, None, SERVER_NOW, full=False)
+        look(lane, 100.0, took=0.5)
         lane.hint(100.0)
         assert lane.start(lane.wakes_at()) == BELOW
 
     def test_a_hint_that_came_during_a_look_is_kept_for_the_next(self, lane: Lane) -> None:
-        lane.hint(99.9995)
-        lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
-        lane.awaken(lane.wakes_at())
-        assert (lane.is_wet, lane.start(lane.wakes_at())) == (True, BELOW)
+        lane.start(100.0)
+        lane.hint(100.0005)
+        lane.looked(100.001, 0.001, None, SERVER_NOW, full=False)
+        wakes_at = lane.wakes_at()
+        lane.awaken(wakes_at)
+        assert (lane.is_wet, lane.start(wakes_at)) == (True, BELOW)
 
     def test_a_rewind_that_must_wait_is_a_reason_to_wake_up(self, dry: Lane) -> None:
         dry.hint(100.0)
         assert 100.0 + SHORTEST_REWIND <= dry.wakes_at() < 101.0
 
-    def test_the_grace_counts_from_the_last_look_below_however_long_ago(self, dry: Lane) -> None:
-        later = SERVER_NOW + timedelta(seconds=90)
-        dry.start(150.0)
-        dry.looked(150.0, 0.001, None, later, full=False)
-        dry.hint(200.0)
-        assert dry.start(200.0) == BELOW
-
-    def test_a_scan_needs_no_rewind(self, dry: Lane) -> None:
+    def test_a_scan_starts_below_everything(self, dry: Lane) -> None:
         dry.hint(200.0)
         dry.scan()
         assert dry.start(200.0) == (BEGINNING, 0)
@@ -134,7 +161,7 @@ class TestDue:
     def test_a_look_before_that_time_does_not_forget_it(self, lane: Lane) -> None:
         lane.is_due_known = True
         lane.note_due(200.0)
-        lane.looked(100.0, 0.001, None, SERVER_NOW, full=False)
+        look(lane, 100.0)
         assert lane.wakes_at() == 200.0 or not lane.is_due_known
 
     def test_a_hint_that_knows_little_makes_the_due_time_unknown(self, dry: Lane) -> None:

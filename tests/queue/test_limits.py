@@ -43,7 +43,7 @@ async def test_a_claim_of_many_queues_locks_no_more_than_it_takes(rig: Rig) -> N
     one_each = [1] * 10 + [0] * 10
     values = {
         **{"queues": queues, "priorities": [0] * 20, "floor_ats": [BEGINNING] * 20, "floor_ids": [0] * 20},
-        **{"graces": [0.0] * 20, "quotas": one_each, "ttls": [60.0] * 20},
+        **{"quotas": one_each, "ttls": [60.0] * 20},
         "token": "6f1f6c0e-0000-4000-8000-000000000000",
     }
     claim = statements("claim", rig.client.names)["claim"]
@@ -134,6 +134,7 @@ async def churn(rig: Rig) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         await analyst.rollback()
 
 
+@pytest.mark.slow
 async def test_a_claim_does_not_cost_more_after_a_churn_under_an_old_snapshot(
     rig: Rig, churn: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_claim_does_not_cost_more_after_a_churn_under_an_old_snapshot(
     assert later <= 2 * first, f"{first} pages before, {later} after"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", ["none", "of the empty table"])
 async def test_a_settle_does_not_cost_more_after_a_churn_under_an_old_snapshot(
     rig: Rig, churn: Callable[[], Awaitable[None]], statistics: str

@@ -155,6 +155,7 @@ class TestConnections:
         await ledger.witness.wait(told.Handled)
         assert await ledger.is_empty()
 
+    @pytest.mark.slow
     async def test_a_transaction_that_stays_open_holds_up_nobody_else(self, ledger: Rig) -> None:
         """Its row is locked; leases of others are renewed and their outcomes written all the same."""
         finish = asyncio.Event()

@@ -115,6 +115,7 @@ class TestSleeper:
             await rig.put("a", "b", due_in=0.2 + priority / 10, priority=priority)
         await rig.witness.wait(told.Handled, count=5)
 
+    @pytest.mark.slow
     async def test_does_not_count_the_time_between_publishing_and_commit_twice(self, rig: Rig) -> None:
         """The delay counts from the publishing; a transaction that stays open for most of it uses it up."""
         clock = Clock()
@@ -126,6 +127,7 @@ class TestSleeper:
         await rig.witness.wait(told.Handled, count=2)
         assert clock.late[0] < timedelta(seconds=2.5)
 
+    @pytest.mark.slow
     async def test_handles_at_once_what_was_due_before_its_commit(self, rig: Rig) -> None:
         clock = Clock()
         await idle(rig, clock)

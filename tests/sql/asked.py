@@ -43,7 +43,6 @@ def lanes(floor: datetime | None) -> dict[str, Any]:
         "priorities": [0, 5, 0, 0],
         "floor_ats": [floor] * 4,
         "floor_ids": [0] * 4,
-        "graces": [1.0] * 4,
         "quotas": [BATCH // 4] * 4,
         "ttls": [TTL] * 4,
         "token": uuid4(),
@@ -76,7 +75,7 @@ def questions(state: State) -> Iterator[Question]:
     yield Question("claim", "claim", lanes(floor), claim, BATCH)
     by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_keys", _runs(continued=True), by_key, RUNS * (RUN + LOOK_AHEAD))
-    place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0], "graces": [1.0]}
+    place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0]}
     yield Question("claim", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
     due = {"queues": ["orders", "ledger", "timers"], "priorities": [0] * 3, "keyed": [False, True, False]}
     yield Question("claim", "next_due", due | {"floor_ats": [now] * 3}, _indexes(state, "claim_idx", "key_due_idx"), 3)

@@ -4,7 +4,7 @@ import logging
 from typing import Annotated, Any
 
 import pytest
-from faststream import Context, Depends, UnderlyingDriverAnnotation
+from faststream import Context, ContextRepo, Depends, FastStream, UnderlyingDriverAnnotation
 from faststream.exceptions import SetupError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -113,3 +113,36 @@ async def test_application_may_name_annotations_of_its_own(way: Way) -> None:
     with pytest.raises(SetupError, match=r"shop\.annotations"):
         async with way.running(broker):
             pass
+
+
+async def test_values_of_broker_and_application_are_given(way: Way, seen: Seen) -> None:
+    of_broker, of_app = ContextRepo(), ContextRepo()
+    of_broker.set_global("tenant", "a")
+    of_app.set_global("region", "eu")
+    broker = way.broker(context=of_broker)
+    FastStream(broker, context=of_app, logger=None)
+
+    @broker.subscriber("orders")
+    async def handle(
+        body: int,
+        tenant: Annotated[str, annotations.Context("tenant")],
+        region: Annotated[str, annotations.Context("region")],
+        missing: Annotated[str, annotations.Context("missing", default="none")],
+    ) -> None:
+        seen(tenant, region, missing)
+
+    async with way.running(broker):
+        await way.publish(1, "orders")
+        assert await seen.first() == [("a", "eu", "none")]
+
+
+async def test_deep_value_of_the_context_is_given(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int, tenant: Annotated[str, annotations.Context("message.headers.tenant")]) -> None:
+        seen(tenant)
+
+    async with way.running(broker):
+        await way.publish(1, "orders", headers={"tenant": "a"})
+        assert await seen.first() == ["a"]

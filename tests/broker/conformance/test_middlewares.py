@@ -4,7 +4,7 @@ from typing import Any
 
 from faststream import BaseMiddleware, ExceptionMiddleware
 
-from faststream_outbox import ConstantRetry, OutboxRouter
+from faststream_outbox import ConstantRetry, OutboxResponse, OutboxRouter
 from tests.broker.conformance.ways import Seen, Way
 
 LATER = ConstantRetry(delay_seconds=1000)
@@ -134,6 +134,29 @@ async def test_exception_handler_answers_for_the_handler(way: Way, seen: Seen) -
         raise ValueError(body)
 
     @broker.subscriber("bills")
+    async def collected(body: str) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(1, "orders")
+        assert await seen.first() == ["instead of 1"]
+        await way.empty()
+
+
+async def test_exception_handler_may_answer_with_a_message_of_its_own(way: Way, seen: Seen) -> None:
+    exceptions = ExceptionMiddleware()
+
+    @exceptions.add_handler(ValueError, publish=True)
+    async def instead(error: ValueError) -> OutboxResponse:
+        return OutboxResponse(f"instead of {error}", queue="failures")
+
+    broker = way.broker(middlewares=[exceptions])
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None:
+        raise ValueError(body)
+
+    @broker.subscriber("failures")
     async def collected(body: str) -> None:
         seen(body)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox import ConstantRetry
+from faststream_outbox import ConstantRetry, OutboxMessage
 from tests.broker.conformance.ways import Seen, Way
 
 LATER = ConstantRetry(delay_seconds=1000)
@@ -55,6 +55,22 @@ async def test_decoder_is_used(way: Way, seen: Seen, place: str, decoder: Any, d
     async with way.running(broker):
         await way.publish(1, "orders")
         assert await seen.first() == [decoded]
+
+
+async def test_parser_and_decoder_may_replace_ours(way: Way, seen: Seen) -> None:
+    def parser(raw: Any) -> Any:
+        return OutboxMessage(raw_message=raw, body=raw.payload, message_id=str(raw.id), correlation_id="c1")
+
+    broker = way.broker()
+
+    @broker.subscriber("orders", parser=parser, decoder=_sync_decoder)
+    async def handle(body: Any) -> None:
+        seen(body)
+
+    async with way.running(broker):
+        await way.publish(1, "orders")
+        assert await seen.first() == ["by hand"]
+        await way.empty()
 
 
 async def test_decoder_of_one_subscriber_is_not_used_by_another(way: Way, seen: Seen) -> None:
