@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 BEGINNING: datetime | None = None
 """The floor below every message."""
 GRACE = 1.0
-SHORTEST_REWIND = 0.002
+CHEAP_LOOK = 0.003
 PATIENCE = 5.0
 AFTER_ALL_IDS = 2**63 - 1
 
@@ -82,8 +82,8 @@ class Lane:
         if self.looks_below:
             self.seen_at, self.looks_below = server_now, False
             self.cost = min(took, self.cost * 1.2 + 0.0005)
-            # Only a look below the floor puts off the next one: plain looks come with every hint.
-            self.rewind_from = now + max(SHORTEST_REWIND, 3 * self.cost)
+            # Only a dear look below the floor puts off the next one: while it must wait, later messages overtake.
+            self.rewind_from = now + 3 * max(0.0, self.cost - CHEAP_LOOK)
         if full and last is not None:
             self.floor_at, self.floor_id = last
             return
