@@ -135,7 +135,7 @@ class Claimer:
         # With and without keys take turns, so that a flood of one kind does not starve the other.
         self._is_keyed_turn = not self._is_keyed_turn
         for is_keyed in (self._is_keyed_turn, not self._is_keyed_turn):
-            if await (self._step_of_keys(open_, now) if is_keyed else self._step_without_keys(open_, now)):
+            if await (self._step_of_keys(open_) if is_keyed else self._step_without_keys(open_, now)):
                 return True
         if unknown := [lane for intake in open_.values() for lane in intake.lanes.values() if not lane.is_due_known]:
             await self._next_due(unknown)
@@ -145,17 +145,17 @@ class Claimer:
     async def _step_without_keys(self, open_: dict[Worker, Intake], now: float) -> bool:
         quotas = self._quotas(open_, now)
         if quotas:
-            await self._claim(quotas, now)
+            await self._claim(quotas)
         return bool(quotas)
 
-    async def _step_of_keys(self, open_: dict[Worker, Intake], now: float) -> bool:
+    async def _step_of_keys(self, open_: dict[Worker, Intake]) -> bool:
         # What is known is claimed before more is looked for: a deep key need not be read to its end first.
         if any(intake.keys for intake in open_.values()):
             await self._claim_keys(open_)
             return True
         for intake in open_.values():
             if lanes := intake.wet(keyed=True):
-                await self._find_keys(intake, lanes, now)
+                await self._find_keys(intake, lanes)
                 return True
         return False
 
@@ -173,14 +173,14 @@ class Claimer:
                 quotas += [(worker, lane, quota) for lane, quota in shares(lanes, worker.room, intake.turn, now)]
         return quotas
 
-    async def _claim(self, quotas: list[tuple[Worker, Lane, int]], now: float) -> None:
+    async def _claim(self, quotas: list[tuple[Worker, Lane, int]]) -> None:
         token = uuid4()
-        values = _places([lane for _, lane, _ in quotas], now) | {
+        values = _places([lane for _, lane, _ in quotas]) | {
             "quotas": [quota for *_, quota in quotas],
             "ttls": [worker.options.lease_ttl_seconds for worker, *_ in quotas],
             "token": token,
         }
-        rows, began, took = await self._fetch("claim", values)
+        rows, began, _ = await self._fetch("claim", values)
         server_now = rows[0][14]
         found: dict[LaneName, list[Row]] = {}
         for row in rows:
@@ -190,7 +190,7 @@ class Claimer:
             taken = found.pop((lane.queue, lane.priority, False), [])
             taken.sort(key=_due_order)
             last = (taken[-1][7], taken[-1][0]) if taken else None
-            lane.looked(began + took, took, last, server_now, full=len(taken) >= quota)
+            lane.looked(last, server_now, full=len(taken) >= quota)
             if taken:
                 self._told(worker, lane.queue, len(taken))
                 worker.receive([Claim(row, token, worker, began) for row in taken])
@@ -232,9 +232,9 @@ class Claimer:
         if told.Claimed in self._events:
             self._events.emit(told.Claimed(queue, worker.name, count))
 
-    async def _find_keys(self, intake: Intake, lanes: list[Lane], now: float) -> None:
-        values = _places(lanes, now) | {"quotas": [KEY_WINDOW] * len(lanes)}
-        rows, began, took = await self._fetch("find_keys", values)
+    async def _find_keys(self, intake: Intake, lanes: list[Lane]) -> None:
+        values = _places(lanes) | {"quotas": [KEY_WINDOW] * len(lanes)}
+        rows, _, _ = await self._fetch("find_keys", values)
         seen: dict[tuple[str, int], list[Row]] = {}
         for row in rows:
             seen.setdefault((row[0], row[1]), []).append(row)
@@ -244,7 +244,7 @@ class Claimer:
             for row in keys:
                 intake.keys.found((lane.queue, row[2]), lane.priority)
             last = (keys[-1][3], keys[-1][4]) if keys else None
-            lane.looked(began + took, took, last, page[0][5], full=len(keys) >= KEY_WINDOW)
+            lane.looked(last, page[0][5], full=len(keys) >= KEY_WINDOW)
 
     async def _next_due(self, lanes: list[Lane]) -> None:
         values = {
@@ -287,8 +287,8 @@ class Claimer:
         intake.walked[queue] = rows[-1][0] if len(rows) >= KEYS_PER_WALK else ""
 
 
-def _places(lanes: Sequence[Lane], now: float) -> dict[str, Any]:
-    starts = [lane.start(now) for lane in lanes]
+def _places(lanes: Sequence[Lane]) -> dict[str, Any]:
+    starts = [lane.start() for lane in lanes]
     return {
         "queues": [lane.queue for lane in lanes],
         "priorities": [lane.priority for lane in lanes],

@@ -112,4 +112,4 @@ class Intake:
 
     def wakes_at(self) -> float:
         """When there is something to do even if nobody calls."""
-        return min(self.scan_at, *(lane.wakes_at() for lane in self.lanes.values()))
+        return min(self.scan_at, *(lane.due_at for lane in self.lanes.values()))

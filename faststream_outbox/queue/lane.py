@@ -2,10 +2,9 @@
 
 A claim starts its index scan at the lane's floor, so that leased rows and dead index entries below
 it are not walked again and again. The floor may be too high for three reasons, each with its cure:
-publishers overlap, so rows appear a little below it (it is lowered by a grace, at most every few
-milliseconds); a row is released or its lease runs out (the owner's scan starts from the beginning,
-now and then); a transaction took very long (the same scan finds it). Pure: times are given. Used by
-`claimer`.
+publishers overlap, so rows appear a little below it (after a hint it is lowered by a grace); a row is
+released or its lease runs out (the owner's scan starts from the beginning, now and then); a
+transaction took very long (the same scan finds it). Pure: times are given. Used by `claimer`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from datetime import datetime, timedelta
 BEGINNING: datetime | None = None
 """The floor below every message."""
 GRACE = 1.0
-CHEAP_LOOK = 0.003
 PATIENCE = 5.0
 AFTER_ALL_IDS = 2**63 - 1
 
@@ -33,7 +31,6 @@ class Lane:
     floor_id: int = 0
     is_wet: bool = True
     wants_rewind: bool = False
-    rewind_from: float = 0.0
     due_at: float = NEVER
     is_due_known: bool = False
     passed_over_since: float | None = None
@@ -41,8 +38,6 @@ class Lane:
     seen_at: datetime | None = None
     """When the last look began that also looked below the floor, on the server's clock."""
     looks_below: bool = False
-    cost: float = NEVER
-    """Seconds that a look takes, without what delays it now and then."""
 
     def hint(self, now: float, *, is_precise: bool = True) -> None:
         """There may be new messages, also a little below the floor, and later ones unless the hint is precise."""
@@ -61,49 +56,40 @@ class Lane:
         self.is_wet, self.wants_rewind = True, False
         self.is_due_known = False
 
-    def start(self, now: float) -> tuple[datetime | None, int]:
+    def start(self) -> tuple[datetime | None, int]:
         """Where the next look starts: at the floor, or below it by what may have appeared since the last such look.
 
-        What was not there at that look committed after it, and so fell due at most a grace before it.
+        What was not there at that look committed after it, and so fell due at most a grace before it. In a
+        backlog the floor is older than that, and nothing is walked twice.
         """
         if self.floor_at is None:
             self.looks_below = True
-        elif self.wants_rewind and now >= self.rewind_from:
+        elif self.wants_rewind:
             self.wants_rewind, self.looks_below = False, True
             below = None if self.seen_at is None else self.seen_at - timedelta(seconds=GRACE)
             if below is None or below < self.floor_at:
                 return below, 0
         return self.floor_at, self.floor_id
 
-    def looked(
-        self, now: float, took: float, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool
-    ) -> None:
+    def looked(self, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool) -> None:
         """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
         if self.looks_below:
             self.seen_at, self.looks_below = server_now, False
-            self.cost = min(took, self.cost * 1.2 + 0.0005)
-            # Only a dear look below the floor puts off the next one: while it must wait, later messages overtake.
-            self.rewind_from = now + 3 * max(0.0, self.cost - CHEAP_LOOK)
         if full and last is not None:
             self.floor_at, self.floor_id = last
             return
         # Everything due by then was seen.
         self.floor_at, self.floor_id = server_now, AFTER_ALL_IDS
-        self.is_wet = False
+        # A hint that came meanwhile asks for another look.
+        self.is_wet = self.wants_rewind
         self.passed_over_since = None
 
     def awaken(self, now: float) -> None:
-        """Mark what has fallen due, and a look below the floor that may now be made."""
+        """Mark what has fallen due."""
         if self.due_at <= now:
             self.due_at = NEVER
             self.is_due_known = False
             self.is_wet = True
-        if self.wants_rewind and now >= self.rewind_from:
-            self.is_wet = True
-
-    def wakes_at(self) -> float:
-        """When there is something to do even if nobody calls."""
-        return min(self.due_at, self.rewind_from if self.wants_rewind else NEVER)
 
 
 def shares(lanes: Sequence[Lane], room: int, turn: int, now: float) -> list[tuple[Lane, int]]:

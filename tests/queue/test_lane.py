@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from faststream_outbox.queue.lane import AFTER_ALL_IDS, BEGINNING, CHEAP_LOOK, GRACE, NEVER, Lane
+from faststream_outbox.queue.lane import AFTER_ALL_IDS, BEGINNING, GRACE, NEVER, Lane
 
 SERVER_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAST = (datetime(2026, 3, 1, 11, tzinfo=UTC), 42)
@@ -15,30 +15,28 @@ BELOW = (SERVER_NOW - timedelta(seconds=GRACE), 0)
 
 def look(
     lane: Lane,
-    at: float,
     *,
-    took: float = 0.001,
     last: tuple[datetime, int] | None = None,
     full: bool = False,
     server_now: datetime = SERVER_NOW,
 ) -> None:
     """Ask where to start, and come back."""
-    lane.start(at)
-    lane.looked(at, took, last, server_now, full=full)
+    lane.start()
+    lane.looked(last, server_now, full=full)
 
 
 @pytest.fixture
 def lane() -> Lane:
     """A lane whose first look is under way."""
     lane = Lane("orders", 0, False)
-    lane.start(99.0)
+    lane.start()
     return lane
 
 
 @pytest.fixture
 def dry(lane: Lane) -> Lane:
     """A lane that was looked at and had nothing, at time 100."""
-    look(lane, 100.0)
+    look(lane)
     return lane
 
 
@@ -47,15 +45,15 @@ class TestFloor:
         assert (lane.is_wet, lane.floor_at, lane.floor_id) == (True, BEGINNING, 0)
 
     def test_a_full_look_moves_it_to_the_last_row_seen(self, lane: Lane) -> None:
-        look(lane, 100.0, last=LAST, full=True)
+        look(lane, last=LAST, full=True)
         assert (lane.floor_at, lane.floor_id) == LAST
 
     def test_a_full_look_leaves_the_lane_wet(self, lane: Lane) -> None:
-        look(lane, 100.0, last=LAST, full=True)
+        look(lane, last=LAST, full=True)
         assert lane.is_wet
 
     def test_a_short_look_moves_it_to_the_time_of_the_look(self, lane: Lane) -> None:
-        look(lane, 100.0, last=LAST)
+        look(lane, last=LAST)
         assert (lane.floor_at, lane.floor_id) == (SERVER_NOW, AFTER_ALL_IDS)
 
     def test_a_short_look_leaves_the_lane_dry(self, dry: Lane) -> None:
@@ -68,75 +66,58 @@ class TestFloor:
 
 class TestRewind:
     def test_without_a_hint_nothing_below_the_floor_is_looked_at(self, dry: Lane) -> None:
-        assert dry.start(200.0) == FLOOR
+        assert dry.start() == FLOOR
 
     def test_after_a_hint_what_may_have_appeared_since_the_last_look_is_looked_at(self, dry: Lane) -> None:
         dry.hint(200.0)
-        assert dry.start(200.0) == BELOW
+        assert dry.start() == BELOW
 
     def test_it_does_not_matter_how_long_ago_that_look_was(self, dry: Lane) -> None:
         dry.hint(90_000.0)
-        assert dry.start(90_000.0) == BELOW
+        assert dry.start() == BELOW
 
     def test_what_was_looked_at_without_a_rewind_may_have_been_passed_over(self, dry: Lane) -> None:
         """Only a look that also looked below the floor has seen everything that was there by then."""
         dry.note_due(150.0)
         dry.awaken(150.0)
-        look(dry, 150.0, server_now=SERVER_NOW + timedelta(seconds=50))
+        look(dry, server_now=SERVER_NOW + timedelta(seconds=50))
         dry.hint(200.0)
-        assert dry.start(200.0) == BELOW
+        assert dry.start() == BELOW
 
     def test_a_floor_in_an_old_backlog_stays_where_it_is(self, lane: Lane) -> None:
-        look(lane, 100.0, last=LAST, full=True)
+        look(lane, last=LAST, full=True)
         lane.hint(200.0)
-        assert lane.start(200.0) == LAST
+        assert lane.start() == LAST
 
     def test_one_hint_is_good_for_one_rewind(self, dry: Lane) -> None:
         dry.hint(200.0)
-        dry.start(200.0)
-        assert dry.start(200.0) == FLOOR
+        dry.start()
+        assert dry.start() == FLOOR
 
-    def test_a_cheap_look_may_be_followed_at_once_by_another(self, dry: Lane) -> None:
+    def test_a_look_may_be_followed_at_once_by_another(self, dry: Lane) -> None:
         dry.hint(100.0)
-        assert dry.start(100.0) == BELOW
-
-    def test_a_slow_look_is_not_followed_at_once_by_another(self, lane: Lane) -> None:
-        look(lane, 100.0, took=0.5)
-        lane.hint(100.0)
-        assert lane.start(100.0 + 2 * 0.5) == FLOOR
-
-    def test_a_rewind_that_had_to_wait_is_made_in_the_end(self, lane: Lane) -> None:
-        look(lane, 100.0, took=0.5)
-        lane.hint(100.0)
-        assert lane.start(lane.wakes_at()) == BELOW
+        assert dry.start() == BELOW
 
     def test_a_hint_that_came_during_a_look_is_kept_for_the_next(self, lane: Lane) -> None:
-        lane.start(100.0)
-        lane.hint(100.0005)
-        lane.looked(100.001, 0.001, None, SERVER_NOW, full=False)
-        wakes_at = lane.wakes_at()
-        lane.awaken(wakes_at)
-        assert (lane.is_wet, lane.start(wakes_at)) == (True, BELOW)
-
-    def test_a_rewind_that_must_wait_is_a_reason_to_wake_up(self, lane: Lane) -> None:
-        lane.looked(100.0, CHEAP_LOOK + 0.1, None, SERVER_NOW, full=False)
+        lane.start()
         lane.hint(100.0)
-        assert lane.wakes_at() == pytest.approx(100.3)
+        lane.looked(None, SERVER_NOW, full=False)
+        assert (lane.is_wet, lane.start()) == (True, BELOW)
 
     def test_a_scan_starts_below_everything(self, dry: Lane) -> None:
         dry.hint(200.0)
         dry.scan()
-        assert dry.start(200.0) == (BEGINNING, 0)
+        assert dry.start() == (BEGINNING, 0)
 
 
 class TestDue:
     def test_a_dry_lane_has_no_reason_to_wake_up(self, dry: Lane) -> None:
-        assert dry.wakes_at() == NEVER
+        assert dry.due_at == NEVER
 
     def test_the_earliest_due_time_counts(self, dry: Lane) -> None:
         for moment in (300.0, 200.0, 250.0):
             dry.note_due(moment)
-        assert dry.wakes_at() == 200.0
+        assert dry.due_at == 200.0
 
     def test_the_lane_stays_dry_before_that(self, dry: Lane) -> None:
         dry.note_due(200.0)
@@ -162,8 +143,8 @@ class TestDue:
     def test_a_look_before_that_time_does_not_forget_it(self, lane: Lane) -> None:
         lane.is_due_known = True
         lane.note_due(200.0)
-        look(lane, 100.0)
-        assert lane.wakes_at() == 200.0 or not lane.is_due_known
+        look(lane)
+        assert lane.due_at == 200.0 or not lane.is_due_known
 
     def test_a_hint_that_knows_little_makes_the_due_time_unknown(self, dry: Lane) -> None:
         dry.is_due_known = True
