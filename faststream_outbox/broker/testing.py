@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from types import TracebackType
 from typing import Any, cast, overload
 from unittest.mock import AsyncMock, patch
 
@@ -119,8 +120,14 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
         ):
             yield
 
-    def _fake_close(self, broker: OutboxBroker, *error: Any) -> None:
-        super()._fake_close(broker, *error)
+    def _fake_close(
+        self,
+        broker: OutboxBroker,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        super()._fake_close(broker, exc_type, exc_val, exc_tb)
         # A broker that consumed before goes on: something was only tried out on it.
         for subscriber in _subscribers([broker]):
             subscriber.running = self._was_running.get(subscriber, False)

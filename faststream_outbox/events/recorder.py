@@ -91,8 +91,8 @@ def _of_message(
 
 def record(events: Events, recorder: MetricsRecorder) -> Callable[[], None]:
     """Call `recorder` for each event that it knows, or let it listen itself; returns what undoes it."""
-    listen = getattr(recorder, "listen", None)
-    if callable(listen):
+    listen: Any = getattr(recorder, "listen", None)
+    if listen is not None:
         undo: Callable[[], None] = listen(events)
         return undo
 

@@ -15,11 +15,13 @@ from sqlalchemy import MetaData, create_engine
 
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from tests.faults.account import Account, LeaseChange, Run, account
+from tests.waiting import eventually
 
 PLAIN = "plain"
 """Queue of messages that are handled, retried or end as dead letters."""
 EFFECTS = "effects"
 """Queue of messages whose handler settles them in its own transaction, with an effect."""
+STANDSTILL = 20.0
 
 _BUSINESS = """
 drop table if exists orders, versions, effects, leases cascade;
@@ -82,6 +84,16 @@ class Scene:
     def left(self) -> int:
         """Messages that are not finished."""
         return int(self.ask("select count(*) from outbox")[0][0])
+
+    async def is_finished(self) -> None:
+        """Wait until nothing is left, as long as the workers get on with it; say what is left where they do not."""
+        left = self.left()
+        while left:
+            columns = "id, queue, key, now() - next_attempt_at as due, now() - acquired_at as leased, deliveries_count"
+            oldest = self.ask(f"select {columns} from outbox order by id limit 5")
+            message = f"the workers get on with {left} messages, of which the oldest are {oldest}"
+            await eventually(lambda before=left: self.left() < before, STANDSTILL, message)
+            left = self.left()
 
     def ask(self, question: str) -> list[tuple[Any, ...]]:
         """Rows of the outbox's database."""

@@ -13,7 +13,6 @@ from tests.faults.business import Business, Habit
 from tests.faults.child import Part
 from tests.faults.processes import Troupe
 from tests.faults.scene import EFFECTS, PLAIN, Scene
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
 
@@ -50,7 +49,7 @@ async def chaos(scene: Scene, business: Business, children: Troupe, seed: int, s
     await children.start(*[part] * WORKERS)
     load = [business.publish_for(habit, seconds, name=number) for number, habit in enumerate(HABITS)]
     kills, *_ = await asyncio.gather(kill_at_random(children, part, random.Random(seed), seconds), *load)
-    await eventually(lambda: scene.left() == 0, 30.0, "the workers finish all")
+    await scene.is_finished()
     account = scene.account()
     print(account, f"{kills} workers killed", sep="; ")
     assert kills > 0

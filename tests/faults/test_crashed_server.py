@@ -53,7 +53,7 @@ async def test_workers_recover_from_crashes_under_load(
         await asyncio.to_thread(private_server.crash)
         await asyncio.to_thread(private_server.restart)
     await asyncio.gather(*load)
-    await eventually(lambda: scene.left() == 0, 20.0, "the workers finish all")
+    await scene.is_finished()
     account = scene.account()
     print(account, f"{business.refused} transactions refused", sep="; ")
     assert len(children.alive) == len(parts)

@@ -12,7 +12,6 @@ from tests.faults.business import Business, Habit
 from tests.faults.child import Part
 from tests.faults.processes import Troupe
 from tests.faults.scene import PLAIN, Scene
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
 
@@ -39,7 +38,7 @@ async def killed(children: Troupe, scene: Scene, seed: int, hang: str) -> dateti
     await children.start(part(scene, seed))
     await first.kill()
     at = datetime.now(UTC)
-    await eventually(lambda: scene.left() == 0, 20.0, "the other worker finishes all")
+    await scene.is_finished()
     return at
 
 

@@ -8,7 +8,6 @@ from tests.faults.business import Business, Habit
 from tests.faults.child import Part
 from tests.faults.processes import Troupe
 from tests.faults.scene import PLAIN, Scene
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
 
@@ -32,7 +31,7 @@ async def test_ten_workers_handle_one_key_in_order_and_one_at_a_time(
         await business.publish(habit, transactions=1, name=number)
         # Slow enough for every message to wake every worker.
         await asyncio.sleep(0.02)
-    await eventually(lambda: scene.left() == 0, 30.0, "all versions are handled")
+    await scene.is_finished()
     account = scene.account()
     shares = len({run.pid for run in scene.runs()})
     print(account, f"{shares} processes had a share", sep="; ")
