@@ -87,7 +87,8 @@ def test_equal_messages_of_two_tables_are_told_apart_by_number(reading: Reading)
 
 def test_calls_alone_count_what_they_tell(reading: Reading) -> None:
     events = Events()
-    record(events, reading.recorder)
+    # Behind a plain function, which cannot listen.
+    record(events, lambda name, tags: reading.recorder(name, tags))
     events.emit(STARTED)
     assert reading.running() == 1
     for event in SAMPLES:
