@@ -25,7 +25,11 @@ from faststream_outbox.queue.outcome import DONE, SETTLED, Dead, Outcome, Retry
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
-from tests.faults.scene import EFFECTS
+
+PLAIN = "plain"
+"""Queue of messages that are handled, retried or end as dead letters."""
+EFFECTS = "effects"
+"""Queue of messages whose handler settles them in its own transaction, with an effect."""
 
 READY = "ready"
 LOST = "lost"

@@ -15,12 +15,9 @@ from sqlalchemy import MetaData, create_engine
 
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from tests.faults.account import Account, LeaseChange, Run, account
+from tests.faults.child import EFFECTS
 from tests.waiting import eventually
 
-PLAIN = "plain"
-"""Queue of messages that are handled, retried or end as dead letters."""
-EFFECTS = "effects"
-"""Queue of messages whose handler settles them in its own transaction, with an effect."""
 STANDSTILL = 20.0
 
 _BUSINESS = """

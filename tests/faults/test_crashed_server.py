@@ -17,10 +17,10 @@ from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.faults.business import Business, Habit
-from tests.faults.child import Part
+from tests.faults.child import EFFECTS, PLAIN, Part
 from tests.faults.conftest import LEASE_SECONDS
 from tests.faults.processes import Troupe
-from tests.faults.scene import EFFECTS, PLAIN, Scene
+from tests.faults.scene import Scene
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.faults.business import Business, Habit
-from tests.faults.child import LOST, Part
+from tests.faults.child import EFFECTS, LOST, PLAIN, Part
 from tests.faults.processes import Troupe
-from tests.faults.scene import EFFECTS, PLAIN, Scene
+from tests.faults.scene import Scene
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults

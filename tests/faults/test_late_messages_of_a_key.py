@@ -23,7 +23,8 @@ from faststream_outbox.queue.outcome import DONE, Outcome
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import Names, make_outbox_table
 from faststream_outbox.sql import statements
-from tests.faults.scene import PLAIN, Scene
+from tests.faults.child import PLAIN
+from tests.faults.scene import Scene
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults

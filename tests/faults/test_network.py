@@ -17,8 +17,9 @@ from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup import listener
 from tests.faults.business import Business, Habit
+from tests.faults.child import PLAIN
 from tests.faults.proxy import Proxy, Way, proxy_to
-from tests.faults.scene import PLAIN, Scene
+from tests.faults.scene import Scene
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tests.faults.business import Business, Habit
-from tests.faults.child import Part
+from tests.faults.child import PLAIN, Part
 from tests.faults.processes import Troupe
-from tests.faults.scene import PLAIN, Scene
+from tests.faults.scene import Scene
 
 pytestmark = pytest.mark.faults
 

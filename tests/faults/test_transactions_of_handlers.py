@@ -16,7 +16,8 @@ from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.outcome import DONE, SETTLED, Outcome
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
-from tests.faults.scene import EFFECTS, PLAIN, Scene
+from tests.faults.child import EFFECTS, PLAIN
+from tests.faults.scene import Scene
 
 pytestmark = pytest.mark.faults
 
