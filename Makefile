@@ -17,6 +17,7 @@ DEV := $(VENV)/.dev-installed
 DEMO := $(VENV)/.demo-installed
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 FAST := not slow and not faults and not soak
+QUICK ?= --ignore=tests/broker/conformance --ignore=tests/seeds --ignore=tests/docs
 ENGINE_TESTS := $(wildcard tests/schema tests/queue tests/publish)
 VENV_313 := .venv-3.13
 
@@ -38,7 +39,7 @@ test: lint types test-3.13 test-pg16 $(DEV) ## everything but the soak tests; wh
 	$(PYTEST) -m "not soak" --cov --cov-report=term $(ARGS)
 
 test-fast: $(DEV) ## the tests that take less than two minutes together
-	$(PYTEST) -m "$(FAST)" $(TESTS) $(ARGS)
+	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
 
 test-pg16: $(DEV) ## the engine's tests on PostgreSQL 16
 ifneq ($(ENGINE_TESTS),)
@@ -49,7 +50,7 @@ test-3.13: ## the fast tests on Python 3.13, where there is one
 	@python=$$($(FIND_313)); \
 	if [ "$(VENV)" = "$(VENV_313)" ]; then :; \
 	elif [ -z "$$python" ]; then echo "no Python 3.13 here: its pass is left out"; \
-	else $(MAKE) --no-print-directory test-fast PYTHON="$$python" VENV=$(VENV_313); fi
+	else $(MAKE) --no-print-directory test-fast QUICK= PYTHON="$$python" VENV=$(VENV_313); fi
 
 lint: $(DEV) ## style, formatting, layers
 	$(BIN)/ruff check .

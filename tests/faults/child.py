@@ -104,7 +104,8 @@ class Player:
             return Retry(delay=self._random.uniform(0.0, 0.05))
         if claim.queue == EFFECTS:
             return await self._handle_with_effect(claim, run)
-        if self._random.random() < self._part.dead:
+        # Poison is poison in every run: a run that was killed before its outcome was written is repeated.
+        if random.Random(str(claim.message_id)).random() < self._part.dead:
             await self._ended(run, "dead")
             return Dead()
         await self._ended(run, "done")
