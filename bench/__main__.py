@@ -1,102 +1,111 @@
-"""`python -m bench`: every scenario, ours and the raw driver in turn, medians of the rounds and their ratio.
+"""`python -m bench`: every scenario and every peer in one run, as ratios, with a report and plots.
 
-Options: `--rounds 3`, `--messages 50000`, `--only drain` (a part of a scenario's name).
+Rounds are interleaved: each scenario asks all of its entries in turn, then again, beginning with another one. A run of
+everything writes `docs/performance/results.json` and the plots beside it, and puts its tables into
+`docs/performance.md`; a run of a part (`--only drain`) leaves those alone, unless it is to `--update` them.
 """
 
 import argparse
-import asyncio
-import platform
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from statistics import median
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import text
-
-from bench import drain, publishing
-from bench.stage import SETTINGS, Stage, stage
-
-Run = Callable[[Stage, int], Awaitable[float]]
-
-
-async def _drained(made: Stage, messages: int, *, keys: int = 0, batch: int = 100, **options: object) -> float:
-    await drain.backlog(made, messages, keys=keys)
-    return await drain.ours(made, messages, fetch_batch_size=batch, **options)
+from bench.arena import Arena, Neighbours
+from bench.page import REPORT, rewrite
+from bench.peer import ROOT, PeerFailed, peers
+from bench.scenario import Answer, Found, Scenario, ask
+from bench.scenarios import scenarios
+from bench.table import facts_of, lines, targets
+from bench.targets import CALM
 
 
-async def _raw(made: Stage, messages: int) -> float:
-    await drain.backlog(made, messages)
-    return await drain.raw(made, messages, 100)
+def run(arena: Arena, scenario: Scenario, rounds: int, scale: float, patience: int = 0) -> list[Found]:
+    """Ask every entry in turn, round after round."""
+    results = [Found(entry) for entry in scenario.entries]
+    for number in range(min(rounds, scenario.rounds or rounds)):
+        # Nobody always comes right after the same other.
+        turn = number % len(results)
+        for found in results[turn:] + results[:turn]:
+            if found.error:
+                continue
+            try:
+                answers = [_asked(arena, found, scale)]
+                while answers[-1] is not None and answers[-1]["neighbours"] > CALM and len(answers) <= patience:
+                    answers.append(_asked(arena, found, scale))
+            except (PeerFailed, RuntimeError) as error:
+                found.error = str(error)
+                print(f"{scenario.name}, {found.entry.label}: {error}", file=sys.stderr, flush=True)
+                continue
+            found.answers += sorted(filter(None, answers), key=lambda answer: float(answer["neighbours"]))[:1]
+    return results
 
 
-async def _defaults(made: Stage, messages: int) -> float:
-    return await _drained(made, messages // 5, batch=10)
+def _asked(arena: Arena, found: Found, scale: float) -> Answer | None:
+    neighbours = Neighbours()
+    answer = (found.entry.run or ask)(arena, found.entry, scale)
+    return None if answer is None else answer | {"neighbours": neighbours.share(), "scale": scale}
 
 
-async def _raw_by_ten(made: Stage, messages: int) -> float:
-    await drain.backlog(made, messages // 5)
-    return await drain.raw(made, messages // 5, 10)
+def saved(results: dict[str, list[Found]]) -> dict[str, Any]:
+    """All answers, as JSON can hold them."""
+    return {
+        name: [
+            {"label": one.entry.label, "peer": one.entry.peer, "question": one.entry.question, "error": one.error}
+            | {"answers": one.answers}
+            for one in found
+        ]
+        for name, found in results.items()
+    }
 
 
-async def _with_others(made: Stage, messages: int) -> float:
-    await made.scheduled_elsewhere(1_000_000)
-    return await _drained(made, messages)
-
-
-async def _held(made: Stage, messages: int) -> float:
-    async with made.held_snapshot():
-        return await _drained(made, messages)
-
-
-SCENARIOS: list[tuple[str, Run, Run | None, int]] = [
-    ("publish one by one (raw asyncpg)", publishing.one_by_one, publishing.raw_one_by_one, 2_000),
-    ("publish one by one (bare INSERT, same session)", publishing.one_by_one, publishing.bare_session, 2_000),
-    ("publish 1,000 a transaction (raw unnest)", publishing.thousands, publishing.raw_thousands, 50_000),
-    ("drain, claims of 100 (raw claim + delete of 100)", _drained, _raw, 50_000),
-    ("drain, default options (raw claim + delete of 10)", _defaults, _raw_by_ten, 50_000),
-    ("drain, a million rows of other queues (without them)", _with_others, _drained, 50_000),
-    ("drain, old snapshot held (without it)", _held, _drained, 50_000),
-    ("drain, 10,000 keys (keyless)", lambda s, n: _drained(s, n, keys=10_000), _drained, 50_000),
-    ("drain, 200 keys (keyless)", lambda s, n: _drained(s, n, keys=200), _drained, 50_000),
-]
-
-
-async def _counts(made: Stage, messages: int) -> None:
-    await made.reset()
-    await drain.backlog(made, messages)
-    before = await made.counts()
-    await drain.ours(made, messages, fetch_batch_size=100)
-    spent = await made.counts() - before
-    print(
-        f"\nper message, drain by 100: {spent.transactions / messages:.4f} statements, "
-        f"{spent.wal_bytes / messages:.0f} WAL bytes, {spent.wal_records / messages:.2f} WAL records, "
-        f"HOT share {spent.hot_updates / max(1, spent.updates):.3f}"
-    )
-
-
-async def main() -> None:
-    """Run and print."""
+def main() -> None:
+    """Run, print and write."""
     options = argparse.ArgumentParser(prog="bench")
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--scale", type=float, default=1.0, help="fraction of each scenario's messages")
-    options.add_argument("--only", default="", help="scenarios whose name contains this")
+    options.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
+    options.add_argument("--only", default="", help="parts of scenarios' names: drain,latency")
+    options.add_argument("--patience", type=int, default=0, help="how often to repeat a round that others disturbed")
+    options.add_argument("--update", action="store_true", help="put the parts that were run into the page")
+    options.add_argument("--into", type=Path, help="where results and plots go")
     chosen = options.parse_args()
-    async with stage() as made:
-        async with made.engine.connect() as connection:
-            version = (await connection.execute(text("show server_version"))).scalar()
-        print(f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, PostgreSQL {version}, {SETTINGS}\n")
-        print(f"{'messages a second':<58}{'ours':>10}{'other':>10}{'ratio':>8}")
-        for name, ours, other, messages in SCENARIOS:
-            if chosen.only not in name:
-                continue
-            rates: tuple[list[float], list[float]] = ([], [])
-            for _ in range(chosen.rounds):
-                for run, found in ((ours, rates[0]), (other, rates[1])):
-                    if run is not None:
-                        await made.reset()
-                        found.append(await run(made, int(messages * chosen.scale)))
-            a, b = median(rates[0]), median(rates[1] or [0.0])
-            print(f"{name:<58}{a:>10,.0f}{b:>10,.0f}{a / b if b else 0:>8.2f}", flush=True)
-        await _counts(made, int(20_000 * chosen.scale))
+    if chosen.into is None:
+        # A part of a run must not take the place of a whole one.
+        chosen.into = ROOT / ".venv-bench" / "results" if chosen.only and not chosen.update else REPORT
+    began, results = time.monotonic(), {}
+    with Arena.open() as arena:
+        for scenario in scenarios(chosen.only):
+            started = time.monotonic()
+            results[scenario.name] = run(arena, scenario, chosen.rounds, chosen.scale, chosen.patience)
+            print("\n".join(lines(scenario, results[scenario.name])))
+            print(f"({time.monotonic() - started:.0f} s)\n", flush=True)
+        facts = arena.facts() | {
+            "rounds": chosen.rounds,
+            "scale": chosen.scale,
+            "minutes": round((time.monotonic() - began) / 60, 1),
+        }
+    print("\n".join([*facts_of(facts), "", *targets(results)]))
+    write(chosen.into, facts, saved(results), update=chosen.update)
 
 
-asyncio.run(main())
+def write(folder: Path, facts: dict[str, Any], found: dict[str, Any], *, update: bool) -> None:
+    """Results, plots and page; with `update`, beside what an earlier run left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.json"
+    before = json.loads(path.read_text()) if update and path.exists() else {"scenarios": {}, "versions": {}}
+    everything = facts | {
+        "is_mixed": bool(before["scenarios"]),
+        "scenarios": before["scenarios"] | found,
+        "versions": before["versions"] | facts["versions"],
+    }
+    path.write_text(json.dumps(everything, indent=1) + "\n")
+    plots = peers()["plots"]
+    subprocess.run([plots.python(), "-P", ROOT / "bench" / "plots.py", folder], check=True)
+    if folder == REPORT:
+        rewrite(everything)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ SETTINGS = {
     "max_wal_size": "8GB",
     "checkpoint_timeout": "1h",
     "autovacuum_naptime": "5s",
-    "max_connections": "100",
+    "max_connections": "300",
 }
 
 

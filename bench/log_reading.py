@@ -1,0 +1,135 @@
+"""Reading a backlog with a handler that does nothing: dispatch, run, the iterator, and by hand.
+
+By hand is what nobody can do without: fetch a batch in the order of positions, move the cursor, and again; with no
+leases, no fence, no order among transactions, and no message objects.
+"""
+
+import asyncio
+from itertools import count
+from time import perf_counter, process_time
+from typing import Any
+
+from bench.log_stage import LogStage
+from faststream_outbox.log import Outbox, OutboxMessage
+from faststream_outbox.log.slots import prefix_of
+from faststream_outbox.sql import statements
+
+_FETCH = """
+    select position, uri, payload::text, metadata::text, created_at, transaction_id
+    from {log} where position > {after} order by position limit {limit}
+"""
+_MOVE = "update {log}_offsets set position = {position} where consumer_group = 'by hand'"
+_JOIN = "insert into {log}_offsets (consumer_group, lo, hi) values ('by hand', 0, 255) on conflict do nothing"
+
+_groups = count()
+
+
+def fresh_group() -> str:
+    """The name of a group that has read nothing."""
+    return f"group-{next(_groups)}"
+
+
+async def _ignored(message: OutboxMessage) -> None:
+    pass
+
+
+async def dispatched(outbox: Outbox, messages: int, batch: int) -> tuple[float, float]:
+    """Messages a second through `dispatch`, and microseconds of this process for each, whoever else is busy."""
+    group, handled = fresh_group(), 0
+    began, busy = perf_counter(), process_time()
+    while handled < messages:
+        handled += (await outbox.dispatch(_ignored, group, batch_size=batch)).handled
+    return handled / (perf_counter() - began), (process_time() - busy) / handled * 1e6
+
+
+async def run(outbox: Outbox, messages: int, concurrency: int) -> float:
+    """Messages a second through `run`, from its start to its end."""
+    handled = 0
+    stop = asyncio.Event()
+
+    async def handle(message: OutboxMessage) -> None:
+        nonlocal handled
+        handled += 1
+        if handled == messages:
+            stop.set()
+
+    began = perf_counter()
+    await outbox.run(handle, fresh_group(), concurrency=concurrency, stop_event=stop)
+    return handled / (perf_counter() - began)
+
+
+async def iterated(outbox: Outbox, messages: int) -> float:
+    """Messages a second through `async for`."""
+    handled = 0
+    began = perf_counter()
+    reading = outbox.messages(fresh_group())
+    async for _ in reading:
+        handled += 1
+        if handled == messages:
+            break
+    await reading.aclose()  # type: ignore[attr-defined]
+    return handled / (perf_counter() - began)
+
+
+async def by_asyncpg(stage: LogStage, outbox: Outbox, messages: int, batch: int) -> float:
+    """Messages a second, fetched by hand."""
+    name = outbox.tables.log.name
+    fetch, move = _FETCH.format(log=name, after="$1", limit="$2"), _MOVE.format(log=name, position="$1")
+    connection = await stage.asyncpg()
+    await connection.execute(_JOIN.format(log=name))
+    handled = position = 0
+    began = perf_counter()
+    while handled < messages:
+        rows = await connection.fetch(fetch, position, batch)
+        handled, position = handled + len(rows), rows[-1][0]
+        await connection.execute(move, position)
+    rate = handled / (perf_counter() - began)
+    await connection.close()
+    return rate
+
+
+async def by_psycopg(stage: LogStage, outbox: Outbox, messages: int, batch: int) -> float:
+    """Messages a second, fetched by hand with the other driver."""
+    name = outbox.tables.log.name
+    fetch, move = _FETCH.format(log=name, after="%s", limit="%s"), _MOVE.format(log=name, position="%s")
+    connection = await stage.psycopg()
+    await connection.execute(_JOIN.format(log=name).encode())
+    handled = position = 0
+    began = perf_counter()
+    while handled < messages:
+        rows = await (await connection.execute(fetch.encode(), (position, batch), binary=True)).fetchall()
+        handled, position = handled + len(rows), rows[-1][0]
+        await connection.execute(move.encode(), (position,))
+    rate = handled / (perf_counter() - began)
+    await connection.close()
+    return rate
+
+
+async def fetch_times(outbox: Outbox, messages: int, batch: int, times: int) -> list[float]:
+    """Seconds that the library's fetch of a batch takes, from places all over the log."""
+    wire = outbox.client.wire
+    sql = statements("log", outbox.client.names)["fetch"]
+    seconds = []
+    for number in range(times):
+        low = 1 + (number * 7919 * batch) % max(1, messages - batch)
+        values: dict[str, Any] = {
+            "ticks": [1],
+            "los": [low],
+            "his": [low + batch - 1],
+            "slots": None,
+            "uri": "",
+            "prefix": prefix_of(""),
+            "limit": batch,
+        }
+        began = perf_counter()
+        rows = await wire.fetch(sql, values)
+        seconds.append(perf_counter() - began)
+        assert len(rows) == batch
+    return sorted(seconds)
+
+
+async def sequenced(outbox: Outbox, messages: int) -> float:
+    """Rows a second that are put into ticks."""
+    began = perf_counter()
+    await outbox.client.sequencer.catch_up()
+    return messages / (perf_counter() - began)

@@ -1,0 +1,53 @@
+"""The page of results: `docs/performance.md` is written by hand but for what stands between its marks.
+
+`<!-- begin: run -->` … `<!-- end: run -->`, and the same for `targets` and `results`, are replaced by a run of
+everything, `profile` by `python -m bench.profile --write`; `python -m bench.page` does it again from
+`docs/performance/results.json`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.peer import ROOT
+from bench.scenario import Found, Scenario
+from bench.scenarios import scenarios
+from bench.table import facts_of, lines, targets
+
+PAGE = ROOT / "docs" / "performance.md"
+REPORT = ROOT / "docs" / "performance"
+
+
+def loaded(saved: Mapping[str, Any]) -> tuple[list[Scenario], dict[str, list[Found]]]:
+    """Scenarios and results as they were when the run had ended."""
+    shown = [scenario for scenario in scenarios() if scenario.name in saved["scenarios"]]
+    results: dict[str, list[Found]] = {}
+    for scenario in shown:
+        entries = {entry.label: entry for entry in scenario.entries}
+        results[scenario.name] = [
+            Found(entries[one["label"]], one["answers"], one["error"])
+            for one in saved["scenarios"][scenario.name]
+            if one["label"] in entries
+        ]
+    return shown, results
+
+
+def rewrite(saved: Mapping[str, Any]) -> None:
+    """Put a run's numbers into the page."""
+    shown, results = loaded(saved)
+    put("run", facts_of(dict(saved)))
+    put("targets", targets(results))
+    put("results", [line for scenario in shown for line in lines(scenario, results[scenario.name])])
+
+
+def put(name: str, content: Sequence[str]) -> None:
+    """Replace what stands between the marks of this name."""
+    before, begin, rest = PAGE.read_text().partition(f"<!-- begin: {name} -->\n")
+    _, end, after = rest.partition(f"<!-- end: {name} -->")
+    if end:
+        body = "\n".join(content).strip()
+        PAGE.write_text(f"{before}{begin}\n{body}\n\n{end}{after}")
+
+
+if __name__ == "__main__":
+    rewrite(json.loads((REPORT / "results.json").read_text()))
