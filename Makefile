@@ -18,7 +18,7 @@ DEMO := $(VENV)/.demo-installed
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 FAST := not slow and not faults and not soak
 QUICK ?= --ignore=tests/broker/conformance --ignore=tests/seeds --ignore=tests/docs
-ENGINE_TESTS := $(wildcard tests/schema tests/queue tests/publish)
+ENGINE_TESTS := $(wildcard tests/schema tests/queue tests/publish tests/log)
 VENV_313 := .venv-3.13
 
 # A pyenv shim is found on PATH even when it leads nowhere, hence the trial run.

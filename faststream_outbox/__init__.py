@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from faststream_outbox.envelope import Envelope, TimerConflict
     from faststream_outbox.events.recorder import MetricsRecorder
-    from faststream_outbox.queue.retry import (
+    from faststream_outbox.outcomes.retry import (
         ConstantRetry,
         ExponentialRetry,
         LinearRetry,
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "ConstantRetry": "queue.retry",
+    "ConstantRetry": "outcomes.retry",
     "Envelope": "envelope",
-    "ExponentialRetry": "queue.retry",
-    "LinearRetry": "queue.retry",
+    "ExponentialRetry": "outcomes.retry",
+    "LinearRetry": "outcomes.retry",
     "MetricsRecorder": "events.recorder",
-    "NoRetry": "queue.retry",
+    "NoRetry": "outcomes.retry",
     "OutboxBatchMessage": "broker",
     "OutboxBroker": "broker",
     "OutboxMessage": "broker",
@@ -50,7 +50,7 @@ _HOMES = {
     "OutboxRoute": "broker",
     "OutboxRoutePublisher": "broker",
     "OutboxRouter": "broker",
-    "RetryStrategyProto": "queue.retry",
+    "RetryStrategyProto": "outcomes.retry",
     "TestOutboxBroker": "broker",
     "TimerConflict": "envelope",
     "make_dlq_table": "schema",

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
@@ -24,6 +25,8 @@ MAX_BODY_BYTES = 250_000_000
 MAX_DELAY = timedelta(days=365_000)
 SMALLINT = range(-32768, 32768)
 
+# One encoder for all: `json.dumps` builds one for every call that is not by its defaults.
+_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _CONFLICTS = ("ignore", "extend", "replace")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -49,8 +52,7 @@ class Envelope:
         return self.activate_in is not None or self.activate_at is not None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedEnvelope:
+class CheckedEnvelope(NamedTuple):
     """An envelope that PostgreSQL will take, in the shape of a row."""
 
     queue: str
@@ -90,11 +92,19 @@ def checked_text(value: object, what: str, *, length: int = NAME_LENGTH) -> str:
 
 def checked_queue(value: object) -> str:
     """`value` as the name of a queue."""
+    # Few names come again and again.
+    return _known_queue(value) if type(value) is str else _checked_queue(value)
+
+
+def _checked_queue(value: object) -> str:
     queue = checked_text(value, "queue")
     if queue == PAUSED:
         msg = f"The queue name {PAUSED!r} is reserved for pausing queues; choose another."
         raise InvalidMessage(msg)
     return queue
+
+
+_known_queue = lru_cache(maxsize=1024)(_checked_queue)
 
 
 def _checked_headers(headers: object) -> str | None:
@@ -108,7 +118,7 @@ def _checked_headers(headers: object) -> str | None:
             msg = f"Header names must be str, not {type(name).__name__}: {name!r}."
             raise InvalidMessageType(msg)
     try:
-        text = json.dumps(dict(headers), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _as_json(dict(headers))
         text.encode()
     except TypeError as error:
         msg = f"Header values must be JSON values (str is best): {error}."
@@ -116,7 +126,7 @@ def _checked_headers(headers: object) -> str | None:
     except (ValueError, RecursionError) as error:
         msg = f"Headers cannot be stored as JSON: {error}."
         raise InvalidMessage(msg) from error
-    if _ESCAPED_NUL.search(text):
+    if "\\u0000" in text and _ESCAPED_NUL.search(text):
         msg = "Headers contain a NUL character, which PostgreSQL cannot store."
         raise InvalidMessage(msg)
     return text
@@ -147,6 +157,8 @@ def _checked_moment(at: object) -> datetime:
 
 
 def _checked_body(body: object) -> bytes:
+    if type(body) is bytes and len(body) <= MAX_BODY_BYTES:
+        return body
     if not isinstance(body, bytes | bytearray | memoryview):
         msg = f"The body must be bytes, not {type(body).__name__}: encode it first."
         raise InvalidMessageType(msg)

@@ -14,9 +14,9 @@ from faststream.response import PublishCommand
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from faststream_outbox.broker.message import Taken
 from faststream_outbox.broker.middlewares import claims_of
 from faststream_outbox.broker.response import OutboxPublishCommand
-from faststream_outbox.queue.claim import Claim
 
 __all__ = ["OutboxTelemetryMiddleware", "OutboxTelemetrySettingsProvider"]
 
@@ -47,7 +47,7 @@ class OutboxTelemetrySettingsProvider(TelemetrySettingsProvider[Any, PublishComm
             SIZE_BYTES: sum(len(claim.payload) for claim in claims),
             MESSAGING_DESTINATION_PUBLISH_NAME: self.get_consume_destination_name(msg),
         }
-        if not isinstance(msg.raw_message, Claim):
+        if not isinstance(msg.raw_message, Taken):
             attributes[BATCH_COUNT] = len(claims)
         return attributes
 

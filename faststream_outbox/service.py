@@ -34,6 +34,11 @@ class Service:
         return self._task is not None and not self._task.done()
 
     @property
+    def is_current(self) -> bool:
+        """Whether this is called from the task itself."""
+        return self._task is not None and self._task is asyncio.current_task()
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether somebody is ending the task from outside."""
         return self._task is not None and self._task.cancelling() > 0
@@ -49,6 +54,7 @@ class Service:
         if task is None:
             return
         if task is asyncio.current_task():
+            self._task = task
             msg = f"{self.name} cannot be stopped from its own task."
             raise RuntimeError(msg)
         task.cancel()

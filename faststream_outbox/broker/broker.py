@@ -40,17 +40,20 @@ from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
 from faststream_outbox.events import recorder
+from faststream_outbox.log.client import LogClient
+from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.failure import Renderer
 from faststream_outbox.queue.options import TerminalHook
 from faststream_outbox.schema import validate_schema
+from faststream_outbox.schema.check import validate_log_schema
+from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.wakeup import NotifyMode
 
 
 class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
     OutboxRegistrator, PublishingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
 ):
-    """A broker whose queues are rows of a PostgreSQL table."""
+    """A broker whose queues and topics are rows of PostgreSQL tables."""
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         *,
         outbox_table: Table,
         dlq_table: Table | None = None,
+        log_tables: LogTables | None = None,
         notify: NotifyMode = "after_commit",
         listen: bool = True,
         listen_dsn: str | None = None,
@@ -90,7 +94,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
         check_policy(ack_policy)
-        client = None
+        client = log = None
         if engine is not None:
             client = OutboxClient(
                 engine,
@@ -104,10 +108,14 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             )
             if metrics_recorder is not None:
                 recorder.record(client.events, metrics_recorder)
+            if log_tables is not None:
+                log = LogClient(engine, log_tables, events=client.events, listen=listen, listen_dsn=listen_dsn)
         config = OutboxBrokerConfig(
             engine=engine,
             outbox_table=outbox_table,
             dlq_table=dlq_table,
+            log_tables=log_tables,
+            log_client=log,
             autocommit=autocommit,
             shared_client=client,
             on_terminal_failure=on_terminal_failure,
@@ -149,6 +157,11 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         """The engine's half: events, dead letters, pausing."""
         return self.config.broker_config.client
 
+    @property
+    def log(self) -> LogClient:
+        """The log engine's half: ticks, gaps, and what `Outbox` offers to operators."""
+        return self.config.broker_config.log
+
     @override
     async def _connect(self) -> OutboxClient:
         return self.client
@@ -173,13 +186,17 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         if client is not None:
             # What was just committed is told before the caller disposes of the engine.
             await client.wakeups.notifier(asyncio.get_running_loop()).flush()
+        log = self.config.broker_config.log_client
+        if log is not None:
+            await log.close()
         self._connection = None
 
     @override
     async def ping(self, timeout: float | None = None) -> bool:
         """Whether the database answers and, while consuming, every loop is alive."""
         client = self.client
-        if self.running and not client.is_healthy:
+        log = self.config.broker_config.log_client
+        if self.running and not (client.is_healthy and (log is None or log.is_healthy)):
             return False
         try:
             async with asyncio.timeout(timeout), client.engine.connect() as connection:
@@ -192,6 +209,9 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be."""
         client = self.client
         await validate_schema(client.engine, client.table, client.dlq_table, check_autovacuum=check_autovacuum)
+        log_tables = self.config.broker_config.log_tables
+        if log_tables is not None:
+            await validate_log_schema(client.engine, log_tables)
 
 
 def _address(engine: AsyncEngine | None) -> str:

@@ -11,9 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.broker._faststream import BrokerConfig, UnderlyingDriverAnnotations
 from faststream_outbox.broker.stand_in import stand_in
+from faststream_outbox.broker.topic import WITHOUT_LOG
 from faststream_outbox.queue.options import TerminalHook
+from faststream_outbox.schema.log_tables import LogTables
 
 if TYPE_CHECKING:
+    from faststream_outbox.log.client import LogClient
     from faststream_outbox.queue.client import OutboxClient
 
 
@@ -42,6 +45,8 @@ class OutboxBrokerConfig(BrokerConfig):
     engine: AsyncEngine | None = None
     outbox_table: Table | None = None
     dlq_table: Table | None = None
+    log_tables: LogTables | None = None
+    log_client: "LogClient | None" = None
     autocommit: bool = False
     on_terminal_failure: TerminalHook | None = None
     shared_client: "OutboxClient | None" = None
@@ -57,3 +62,17 @@ class OutboxBrokerConfig(BrokerConfig):
             msg = "The broker has no engine: pass it, OutboxBroker(engine, outbox_table=…), or use TestOutboxBroker."
             raise IncorrectState(msg)
         return self.shared_client
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the test broker stands in: topics are then delivered as they are published."""
+        other = stand_in(self)
+        client = self.shared_client if other is None else other.client
+        return client is not None and client.is_in_memory
+
+    @property
+    def log(self) -> "LogClient":
+        """The log engine's half of the broker."""
+        if self.log_client is None:
+            raise IncorrectState(WITHOUT_LOG)
+        return self.log_client

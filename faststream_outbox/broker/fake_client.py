@@ -13,19 +13,26 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker.memory import MemoryRow, MemoryWire
 from faststream_outbox.broker.memory_claims import ClaimableTables
+from faststream_outbox.broker.memory_log import MemoryLog
 from faststream_outbox.errors import LeaseLost
+from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.sql.through import AnySession
+from faststream_outbox.sql.wire import Row
 from faststream_outbox.wakeup.hint import Hint
 
 
 class FakeOutboxClient(OutboxClient):
-    """`rows` and `dlq_rows` show the tables; `feed` and `advance` change them."""
+    """`rows`, `dlq_rows` and `messages` show the tables; `feed` and `advance` change them."""
+
+    is_in_memory = True
 
     def __init__(self, table: Table, dlq_table: Table | None = None) -> None:
         self.tables = ClaimableTables(keeps_dead=dlq_table is not None)
+        self.log = MemoryLog()
+        self.committed_to_topics: list[Row] = []
         self.committed: list[MemoryRow] = []
         """What transactional handlers have published and nobody has handled yet."""
         super().__init__(
@@ -43,6 +50,11 @@ class FakeOutboxClient(OutboxClient):
     def rows(self) -> list[MemoryRow]:
         """The outbox."""
         return self.tables.rows
+
+    @property
+    def messages(self) -> list[OutboxMessage]:
+        """What was published to topics."""
+        return self.log.messages
 
     @property
     def dlq_rows(self) -> list[dict[str, Any]]:
@@ -95,6 +107,7 @@ class FakeOutboxClient(OutboxClient):
         session.__aenter__.return_value = session
         session.begin = AsyncMock()
         pending: list[MemoryRow] = []
+        to_topics: list[Row] = []
 
         async def commit() -> None:
             self.tables.rows.extend(pending)
@@ -102,11 +115,16 @@ class FakeOutboxClient(OutboxClient):
             for queue in {row.queue for row in pending}:
                 self.wakeups.tell(Hint(queue))
             pending.clear()
+            self.log.keep(to_topics)
+            self.committed_to_topics.extend(to_topics)
+            to_topics.clear()
 
         async def rollback() -> None:
             pending.clear()
+            to_topics.clear()
 
         session.outbox_pending = pending
+        session.topics_pending = to_topics
         session.commit, session.rollback, session.close = commit, rollback, rollback
         return cast("AsyncSession", session)
 

@@ -5,6 +5,7 @@ own loops and decisions run, and only its statements are answered here. One cont
 and PostgreSQL the same questions. Time can be advanced.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,6 +90,10 @@ class MemoryTables:
         """Let time pass."""
         self._ahead += by
 
+    def drop(self, ids: set[int]) -> None:
+        """Their transaction was rolled back."""
+        self.rows[:] = [row for row in self.rows if row.id not in ids]
+
     def answer(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         """The rows that the named statement returns."""
         method: Callable[[Mapping[str, Any], datetime], Iterable[Row]] = getattr(self, f"_{name}")
@@ -132,6 +137,14 @@ class MemoryTables:
 
     def _publish_many(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         return [(self._insert(one, now).id,) for one in _each(values)]
+
+    def _publish_alike(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        alike = {name: values[name] for name in ("queue", "due_at", "due_in", "key", "priority")}
+        each = zip(values["payloads"], values["headers"], values["message_ids"], strict=True)
+        return [
+            (self._insert({**alike, "payload": body, "headers": headers, "message_id": message_id}, now).id,)
+            for body, headers, message_id in each
+        ]
 
     def _publish_timers(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for one in _each(values):
@@ -217,6 +230,8 @@ class MemoryWire(Wire):
 
     async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
         """The rows that the statement returns."""
+        # Others may run, as they do while a server answers.
+        await asyncio.sleep(0)
         return self._tables.answer(statement.name, values)
 
     async def close(self) -> None:

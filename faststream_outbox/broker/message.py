@@ -9,15 +9,19 @@ from typing import Any
 
 from faststream.message import StreamMessage
 
+from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.outcomes.outcome import DONE, Dead, Retry
 from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.outcome import DONE, Dead, Retry
+
+Taken = Claim | Delivery
+"""What the engines hand over: a claimed message of a queue, or a delivered one of a topic."""
 
 
-class OutboxMessage(StreamMessage[Claim]):
+class OutboxMessage(StreamMessage[Taken]):
     """One message."""
 
     async def ack(self) -> None:
-        """Done: it will be deleted."""
+        """Done: it leaves the queue, or is behind the group."""
         self.raw_message.decide(DONE)
         await super().ack()
 
@@ -31,12 +35,12 @@ class OutboxMessage(StreamMessage[Claim]):
         await self.nack(delay, counts=False)
 
     async def reject(self) -> None:
-        """Failed for good: it becomes a dead letter, or is deleted where there is no table for those."""
+        """Failed for good: a dead letter, or deleted where there is no table for those; parked in a topic."""
         self.raw_message.decide(Dead(error=self.raw_message.error))
         await super().reject()
 
 
-class OutboxBatchMessage(StreamMessage[Sequence[Claim]]):
+class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
     """A batch: a decision on it holds for each message that has none of its own; see `messages`."""
 
     messages: Sequence[OutboxMessage]
@@ -64,7 +68,7 @@ class OutboxBatchMessage(StreamMessage[Sequence[Claim]]):
         await super().reject()
 
 
-def correlation_of(claim: Claim) -> str:
+def correlation_of(claim: Taken) -> str:
     """The correlation id that a claim carries, or its own id."""
     value: Any = claim.headers.get("correlation_id")
     return str(value) if value else str(claim.message_id)

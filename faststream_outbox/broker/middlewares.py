@@ -16,23 +16,32 @@ from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox.broker.message import Taken
 from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
 from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.response import OutboxResponse
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.outcome import SETTLED, Done
+from faststream_outbox.log.message import EVENT_ID
+from faststream_outbox.outcomes.outcome import SETTLED, Done, Retry
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.subscriber import OutboxSubscriber
 
-_OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO)
+# The event_id too: it is the inbound message's own, and a second message under it would be a duplicate.
+_OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID)
 
 
-def claims_of(raw: object) -> list[Claim]:
-    """The claims behind a raw message: one, or a batch of them."""
-    if isinstance(raw, Claim):
+def claims_of(raw: object) -> list[Taken]:
+    """The claims or deliveries behind a raw message: one, or a batch of them."""
+    if isinstance(raw, Taken):
         return [raw]
-    return [claim for claim in raw if isinstance(claim, Claim)] if isinstance(raw, list | tuple) else []
+    return [claim for claim in raw if isinstance(claim, Taken)] if isinstance(raw, list | tuple) else []
+
+
+def _take_back(claims: list[Taken], *, is_manual: bool) -> None:
+    """Let those of a batch come again whose writes went with those of one that was not finished."""
+    for claim in claims:
+        if isinstance(claim.decision, Done) or (claim.decision is None and not is_manual):
+            claim.decision = Retry(0.0, counts=False)
 
 
 class OutboxMiddleware(BaseMiddleware):
@@ -87,7 +96,7 @@ class OutboxMiddleware(BaseMiddleware):
             await self._end_transaction(claims, is_done=is_done)
         return False
 
-    async def _end_transaction(self, claims: list[Claim], *, is_done: bool) -> None:
+    async def _end_transaction(self, claims: list[Taken], *, is_done: bool) -> None:
         session, subscriber = self._session, self._subscriber()
         assert session is not None
         assert subscriber is not None
@@ -100,13 +109,17 @@ class OutboxMiddleware(BaseMiddleware):
             )
             if not (is_done and finished):
                 await session.rollback()
+                if is_done and len(claims) > 1:
+                    _take_back(claims, is_manual=subscriber.is_manual)
                 return
             try:
                 await subscriber.settle_within(session, claims)
                 await session.commit()
-            except BaseException:
+            except BaseException as error:
+                # Whatever was decided did not come about: a failed attempt.
                 for claim in claims:
-                    claim.decision = None
+                    claim.error = error
+                    claim.decision = Retry(error=error)
                 await session.rollback()
                 raise
             for claim in claims:

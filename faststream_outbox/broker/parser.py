@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from faststream.message import StreamMessage, decode_message
 from faststream.types import DecodedMessage
 
-from faststream_outbox.broker.message import OutboxBatchMessage, OutboxMessage, correlation_of
-from faststream_outbox.queue.claim import Claim
+from faststream_outbox.broker.message import OutboxBatchMessage, OutboxMessage, Taken, correlation_of
+from faststream_outbox.log.delivery import Delivery
 
 REPLY_TO = "reply_to"
 CONTENT_TYPE = "content-type"
@@ -16,11 +16,11 @@ CORRELATION_ID = "correlation_id"
 class OutboxParser:
     """Parses and decodes one message."""
 
-    async def parse_message(self, claim: Claim) -> OutboxMessage:
+    async def parse_message(self, claim: Taken) -> OutboxMessage:
         """A message of the claim."""
         return parsed(claim)
 
-    async def decode_message(self, message: StreamMessage[Claim]) -> DecodedMessage:
+    async def decode_message(self, message: StreamMessage[Taken]) -> DecodedMessage:
         """The body by its content type."""
         return decode_message(message)
 
@@ -28,7 +28,7 @@ class OutboxParser:
 class OutboxBatchParser:
     """Parses and decodes a batch."""
 
-    async def parse_batch(self, claims: Sequence[Claim]) -> OutboxBatchMessage:
+    async def parse_batch(self, claims: Sequence[Taken]) -> OutboxBatchMessage:
         """One message for all claims, with one of each inside."""
         messages = [parsed(claim) for claim in claims]
         first = messages[0]
@@ -51,10 +51,12 @@ class OutboxBatchParser:
         return [decode_message(message) for message in batch.messages]
 
 
-def parsed(claim: Claim) -> OutboxMessage:
+def parsed(claim: Taken) -> OutboxMessage:
     """A message of the claim."""
     headers = claim.headers
     content_type = headers.get(CONTENT_TYPE)
+    if isinstance(claim, Delivery) and claim.is_json:
+        content_type = "application/json"
     return OutboxMessage(
         raw_message=claim,
         body=claim.payload,

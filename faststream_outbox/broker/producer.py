@@ -5,11 +5,14 @@ running, else, where that is allowed, into a transaction of its own. Bodies and 
 from the command as late as possible, because middlewares may replace them.
 """
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from faststream.exceptions import FeatureNotSupportedException
+from faststream.message import gen_cor_id
 
 from faststream_outbox.broker._faststream import (
     BatchCodecProto,
@@ -24,8 +27,15 @@ from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import stand_in
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidMessage, OutboxError
+from faststream_outbox.events import Events
+from faststream_outbox.events.table import Published
+from faststream_outbox.log.append import append, append_sync
+from faststream_outbox.log.message import EVENT_ID
+from faststream_outbox.log.message import OutboxMessage as TopicMessage
+from faststream_outbox.log.slots import uri_of
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, publish, publish_sync
+from faststream_outbox.publish.ids import random_ids
 from faststream_outbox.sql.through import AnySession
 
 if TYPE_CHECKING:
@@ -114,10 +124,23 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
         client = self._config.client
         session = self._session(cmd)
+        if cmd.is_topic:
+            return await self._append(cmd, session, envelopes)
         if session is not None:
             return await publish(session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
         async with client.open_session() as own, own.begin():
             return await publish(own, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+
+    async def _append(
+        self, cmd: OutboxPublishCommand, session: AnySession, envelopes: Sequence[Envelope]
+    ) -> list[int | None]:
+        log = self._config.log
+        messages = [as_topic_message(each) for each in envelopes]
+        with telling(log.events, cmd.destination, envelopes):
+            if session is not None:
+                return [*(await append(session, log.tables, messages, tell=log.published)).positions]
+            async with log.open_session() as own, own.begin():
+                return [*(await append(own, log.tables, messages, tell=log.published)).positions]
 
     async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:
         payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
@@ -135,13 +158,19 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
             msg = f"keys has {len(cmd.keys)} entries for {len(bodies)} messages; give one for each."
             raise InvalidMessage(msg)
         keys = cmd.keys or [cmd.key] * len(bodies)
-        # A correlation id of its own for each, unless the caller gave one for all.
+        correlations = self._correlations(cmd, len(bodies))
         return [
-            envelope(
-                cmd, payload, content_type, correlation_id=cmd.correlation_id or self._config.id_generator(), key=key
-            )
-            for (payload, content_type), key in zip(encoded, keys, strict=True)
+            envelope(cmd, payload, content_type, correlation_id=correlation, key=key)
+            for (payload, content_type), key, correlation in zip(encoded, keys, correlations, strict=True)
         ]
+
+    def _correlations(self, cmd: OutboxPublishCommand, count: int) -> Sequence[str]:
+        """A correlation id of its own for each, unless the caller gave one for all."""
+        if cmd.correlation_id:
+            return [cmd.correlation_id] * count
+        generate = self._config.id_generator
+        # FastStream's own makes such ids too, one by one.
+        return random_ids(count) if generate is gen_cor_id else [generate() for _ in range(count)]
 
 
 class SyncOutboxProducer(OutboxProducer):
@@ -151,6 +180,11 @@ class SyncOutboxProducer(OutboxProducer):
         client = self._config.client
         if cmd.session is None:
             raise SessionRequired(_WITHOUT_SESSION)
+        if cmd.is_topic:
+            log = self._config.log
+            messages = [as_topic_message(each) for each in envelopes]
+            with telling(log.events, cmd.destination, envelopes):
+                return [*append_sync(cmd.session, log.tables, messages).positions]
         return publish_sync(cmd.session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
 
 
@@ -198,6 +232,40 @@ def envelope(
         timer_conflict=cmd.timer_conflict,
         message_id=message_id,
     )
+
+
+@contextmanager
+def telling(events: Events, topic: str, envelopes: Sequence[Envelope]) -> Generator[None, None, None]:
+    """Tell of messages that are written to a topic, or could not be."""
+    began = perf_counter()
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as problem:
+        error = problem
+        raise
+    finally:
+        if Published in events:
+            size = sum(len(each.body) for each in envelopes)
+            events.emit(Published(topic, len(envelopes), size, perf_counter() - began, error))
+
+
+def as_topic_message(envelope: Envelope) -> TopicMessage:
+    """An envelope as a message of the log; refuses what only queues can do."""
+    given = {
+        "priority": envelope.priority or None,
+        "activate_in": envelope.activate_in,
+        "activate_at": envelope.activate_at,
+        "timer_id": envelope.timer_id,
+    }
+    for name, value in given.items():
+        if value is not None:
+            msg = f"A topic takes no {name}: every group reads its messages in the order of their commits. Use a queue."
+            raise InvalidMessage(msg)
+    metadata = dict(envelope.headers or {})
+    if envelope.message_id is not None:
+        metadata[EVENT_ID] = str(envelope.message_id)
+    return TopicMessage(uri_of(envelope.queue, envelope.key), envelope.body, metadata)
 
 
 def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -32,6 +32,7 @@ class OutboxPublisherConfig(PublisherUsecaseConfig):
 
     _outer_config: OutboxBrokerConfig  # pyright: ignore[reportIncompatibleVariableOverride]  # as FastStream does
     queue: str
+    is_topic: bool = False
     headers: dict[str, Any] = field(default_factory=dict)
     reply_to: str = ""
     key: str | None = None
@@ -39,13 +40,14 @@ class OutboxPublisherConfig(PublisherUsecaseConfig):
 
 
 class OutboxPublisher(PublisherUsecase):
-    """Publishes to one queue."""
+    """Publishes to one queue, or to one topic."""
 
     _outer_config: OutboxBrokerConfig
 
     def __init__(self, config: OutboxPublisherConfig, specification: PublisherSpecification[Any, Any]) -> None:
         super().__init__(config, specification)
         self._queue = config.queue
+        self.is_topic = config.is_topic
         self.headers = config.headers
         self.reply_to = config.reply_to
         self.key = config.key
@@ -53,7 +55,7 @@ class OutboxPublisher(PublisherUsecase):
 
     @property
     def queue(self) -> str:
-        """The queue, with the prefixes of the routers around it."""
+        """The queue or the topic, with the prefixes of the routers around it."""
         return f"{self._outer_config.prefix}{self._queue}"
 
     async def publish(
@@ -75,7 +77,8 @@ class OutboxPublisher(PublisherUsecase):
         """Write one message in the session's transaction; its id, or None where its timer_id was taken."""
         cmd = OutboxPublishCommand(
             message,
-            queue=queue or self.queue,
+            queue=queue or ("" if self.is_topic else self.queue),
+            topic=self.queue if self.is_topic and not queue else None,
             session=session,
             headers=self.headers | (headers or {}),
             correlation_id=correlation_id or self._outer_config.id_generator(),
@@ -95,7 +98,7 @@ class OutboxPublisher(PublisherUsecase):
         # A copy: the same response may go to several publishers, each with a queue of its own.
         ours = copy(OutboxPublishCommand.from_cmd(cmd))
         ours.headers = self.headers | (cmd.headers or {})
-        ours.destination = self.queue
+        ours.destination, ours.is_topic = self.queue, self.is_topic
         ours.reply_to = ours.reply_to or self.reply_to
         ours.key = self.key if ours.key is None else ours.key
         ours.priority = ours.priority or self.priority
@@ -133,7 +136,8 @@ class OutboxResponsePublisher(FakePublisher):
     def patch_command(self, cmd: PublishCommand) -> OutboxPublishCommand:
         """The command on its way to its queue."""
         ours = copy(OutboxPublishCommand.from_cmd(super().patch_command(cmd)))
-        ours.destination = ours.destination if ours.is_response and ours.destination else self.reply_to
+        if not (ours.is_response and ours.destination):
+            ours.destination, ours.is_topic = self.reply_to, False
         ours.may_commit = True
         return ours
 

@@ -36,6 +36,7 @@ class PublishingMixin(Home):
         message: SendableMessage = None,
         queue: str = "",
         *,
+        topic: str | None = None,
         session: AnySession = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
@@ -48,10 +49,14 @@ class PublishingMixin(Home):
         timer_conflict: TimerConflict = "ignore",
         message_id: UUID | None = None,
     ) -> int | None:
-        """Write one message in the session's transaction; its id, or None where its timer_id was taken."""
+        """Write one message in the session's transaction; its id, or None where its timer_id was taken.
+
+        To a queue, or to a topic, where the answer is its position.
+        """
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
+            topic=topic,
             session=session,
             headers=headers,
             correlation_id=self._correlation(headers, correlation_id),
@@ -72,6 +77,7 @@ class PublishingMixin(Home):
         message: SendableMessage = None,
         queue: str = "",
         *,
+        topic: str | None = None,
         session: AnySyncSession,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
@@ -88,6 +94,7 @@ class PublishingMixin(Home):
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
+            topic=topic,
             session=session,
             headers=headers,
             correlation_id=self._correlation(headers, correlation_id),
@@ -108,6 +115,7 @@ class PublishingMixin(Home):
         self,
         *messages: SendableMessage,
         queue: str = "",
+        topic: str | None = None,
         session: AnySession = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
@@ -123,6 +131,7 @@ class PublishingMixin(Home):
         cmd = OutboxPublishCommand(
             *messages,
             queue=queue,
+            topic=topic,
             session=session,
             headers=headers,
             correlation_id=correlation_id,

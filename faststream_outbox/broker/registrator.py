@@ -14,6 +14,7 @@ from typing_extensions import override
 from faststream_outbox.broker._faststream import EMPTY, CallsCollection, CodecProto, CustomCallable, Registrator
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.publisher import OutboxPublisher, OutboxPublisherConfig
+from faststream_outbox.broker.response import check_destination
 from faststream_outbox.broker.specification import (
     OutboxPublisherSpecification,
     OutboxPublisherSpecificationConfig,
@@ -21,19 +22,21 @@ from faststream_outbox.broker.specification import (
     OutboxSubscriberSpecificationConfig,
 )
 from faststream_outbox.broker.subscriber import OutboxSubscriber, OutboxSubscriberConfig
+from faststream_outbox.broker.topic import check_no_group, check_priority, check_topic_options, checked_topic
 from faststream_outbox.broker.warn import warn, warn_about_options
 from faststream_outbox.envelope import checked_queue
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.log.slots import checked_uri
+from faststream_outbox.options import check_count
+from faststream_outbox.outcomes.outcome import OnUndecided
+from faststream_outbox.outcomes.retry import DEFAULT_RETRY, RetryStrategyProto
 from faststream_outbox.queue.options import (
     OnDead,
     OnLeaseLost,
     TerminalHook,
     WorkerOptions,
-    check_count,
     checked_queues,
 )
-from faststream_outbox.queue.outcome import OnUndecided
-from faststream_outbox.queue.retry import DEFAULT_RETRY, RetryStrategyProto
 
 
 class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
@@ -42,8 +45,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
     @override
     def subscriber(  # type: ignore[override]
         self,
-        queues: str | list[str] | tuple[str, ...],
+        queues: str | list[str] | tuple[str, ...] = (),
         *,
+        topic: str | None = None,
+        group: str | None = None,
         max_workers: int = 1,
         retry_strategy: RetryStrategyProto | None = None,
         fetch_batch_size: int = 10,
@@ -75,12 +80,14 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         description_: str | None = None,
         include_in_schema: bool = True,
     ) -> OutboxSubscriber:
-        """Handle messages of a queue, or of several with fair shares.
+        """Handle messages of a queue, or of several with fair shares; or, as a group, those of a topic.
 
         Settling is always batched, so `terminal_flush_batch_size` is accepted and has no effect.
         """
         check_count("terminal_flush_batch_size", terminal_flush_batch_size)
-        names = _checked_names(queues)
+        if topic is None:
+            check_no_group(group)
+        names = _checked_names(queues) if topic is None else (checked_topic(topic, group, queues),)
         policy = EMPTY if ack_policy is None else ack_policy
         check_policy(policy)
         options = WorkerOptions(
@@ -100,12 +107,15 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             batch_size=batch_size,
             batch_wait=batch_wait,
         )
+        if topic is not None:
+            check_topic_options(options, has_hook=on_terminal_failure is not None)
         config = cast("OutboxBrokerConfig", self.config)
         usecase = OutboxSubscriberConfig(
             _outer_config=config,
             _ack_policy=policy,
             no_reply=no_reply,
             queues=names,
+            group=group,
             options=options,
             transactional=transactional,
             propagate_inbound_headers=propagate_inbound_headers,
@@ -116,7 +126,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             policy=usecase.ack_policy.value,
             is_explicit=policy is not EMPTY,
         )
-        self._warn_about_shared_queues(names)
+        if topic is None:
+            self._warn_about_shared_queues(names)
+        else:
+            self._warn_about_shared_group(topic, group)
         calls: CallsCollection[Any] = CallsCollection()
         specification = OutboxSubscriberSpecification(
             config,
@@ -144,17 +157,27 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
 
     def _warn_about_shared_queues(self, names: tuple[str, ...]) -> None:
         for other in self._subscribers:
-            for queue in set(names) & set(getattr(other, "_queues", ())):
+            theirs = getattr(other, "_queues", ()) if getattr(other, "group", None) is None else ()
+            for queue in set(names) & set(theirs):
                 warn(
                     f"Queue {queue!r} has two subscribers in this process: a message goes to one of them, not to both. "
                     "Give them queues of their own, or one subscriber with more max_workers."
                 )
 
+    def _warn_about_shared_group(self, topic: str, group: str | None) -> None:
+        for other in self._subscribers:
+            if getattr(other, "group", None) == group and topic in getattr(other, "_queues", ()):
+                warn(
+                    f"Group {group!r} reads topic {topic!r} with two subscribers in this process: a message goes to "
+                    "one of them, not to both. Give them groups of their own, or one subscriber with more max_workers."
+                )
+
     @override
     def publisher(  # type: ignore[override]
         self,
-        queue: str,
+        queue: str = "",
         *,
+        topic: str | None = None,
         headers: dict[str, Any] | None = None,
         reply_to: str = "",
         key: str | None = None,
@@ -165,12 +188,15 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         schema: Any | None = None,
         include_in_schema: bool = True,
     ) -> OutboxPublisher:
-        """Publish to a queue: as an object, or as a decorator that publishes what a handler returns."""
+        """Publish to a queue or a topic: as an object, or as a decorator that publishes what a handler returns."""
+        check_destination(queue, topic)
+        check_priority(topic, priority)
         config = cast("OutboxBrokerConfig", self.config)
         publisher = OutboxPublisher(
             OutboxPublisherConfig(
                 _outer_config=config,
-                queue=checked_queue(queue),
+                queue=checked_queue(queue) if topic is None else checked_uri(topic, "topic"),
+                is_topic=topic is not None,
                 headers=dict(headers or {}),
                 reply_to=reply_to,
                 key=key,
@@ -179,7 +205,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             OutboxPublisherSpecification(
                 config,
                 OutboxPublisherSpecificationConfig(
-                    queue=queue,
+                    queue=queue if topic is None else topic,
                     schema_=schema,
                     title_=title,
                     description_=description,

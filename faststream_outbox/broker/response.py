@@ -8,7 +8,15 @@ from uuid import UUID
 from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
 
 from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.sql.through import AnySession
+
+
+def check_destination(queue: str, topic: str | None) -> None:
+    """Refuse a message that would go to a queue and to a topic."""
+    if queue and topic:
+        msg = f"Publish to the queue {queue!r} or to the topic {topic!r}, not to both."
+        raise InvalidMessage(msg)
 
 
 class OutboxPublishCommand(BatchPublishCommand):
@@ -20,6 +28,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         /,
         *messages: Any,
         queue: str = "",
+        topic: str | None = None,
         session: AnySession = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
@@ -38,13 +47,16 @@ class OutboxPublishCommand(BatchPublishCommand):
         super().__init__(
             message,
             *messages,
-            destination=queue,
+            destination=queue if topic is None else topic,
             correlation_id=correlation_id,
             # A copy: middlewares write into it.
             headers=dict(headers) if headers else None,
             reply_to=reply_to,
             _publish_type=_publish_type,
         )
+        check_destination(queue, topic)
+        self.is_topic = topic is not None
+        """Whether the destination is a topic."""
         self.session = session
         self.key = key
         self.priority = priority
@@ -89,6 +101,7 @@ class OutboxResponse(Response):
         body: Any,
         *,
         queue: str = "",
+        topic: str | None = None,
         session: AnySession = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
@@ -100,7 +113,10 @@ class OutboxResponse(Response):
         timer_conflict: TimerConflict = "ignore",
     ) -> None:
         super().__init__(body, headers=headers, correlation_id=correlation_id)
-        self.queue = queue
+        check_destination(queue, topic)
+        self.queue = queue or topic or ""
+        """Where to: the queue, or the topic."""
+        self.topic = topic
         self.session = session
         self.key = key
         self.priority = priority
@@ -118,7 +134,8 @@ class OutboxResponse(Response):
         """The response as a command; one that was published already carries no queue any more."""
         command = OutboxPublishCommand(
             self.body,
-            queue="" if self.is_published else self.queue,
+            queue="" if self.is_published or self.topic is not None else self.queue,
+            topic=None if self.is_published else self.topic,
             session=self.session,
             headers=dict(self.headers),
             correlation_id=self.correlation_id,

@@ -18,9 +18,9 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
+from faststream_outbox.outcomes.outcome import OnUndecided
+from faststream_outbox.outcomes.retry import RetryStrategyProto
 from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
-from faststream_outbox.queue.outcome import OnUndecided
-from faststream_outbox.queue.retry import RetryStrategyProto
 
 
 class OutboxRoutePublisher(ArgsContainer):
@@ -28,8 +28,9 @@ class OutboxRoutePublisher(ArgsContainer):
 
     def __init__(
         self,
-        queue: str,
+        queue: str = "",
         *,
+        topic: str | None = None,
         headers: dict[str, Any] | None = None,
         reply_to: str = "",
         key: str | None = None,
@@ -42,6 +43,7 @@ class OutboxRoutePublisher(ArgsContainer):
     ) -> None:
         super().__init__(
             queue,
+            topic=topic,
             headers=headers,
             reply_to=reply_to,
             key=key,
@@ -60,9 +62,11 @@ class OutboxRoute(SubscriberRoute):
     def __init__(
         self,
         call: Callable[..., SendableMessage] | Callable[..., Awaitable[SendableMessage]],
-        queues: str | list[str] | tuple[str, ...],
+        queues: str | list[str] | tuple[str, ...] = (),
         *,
         publishers: Iterable[OutboxRoutePublisher] = (),
+        topic: str | None = None,
+        group: str | None = None,
         max_workers: int = 1,
         retry_strategy: RetryStrategyProto | None = None,
         fetch_batch_size: int = 10,
@@ -98,6 +102,8 @@ class OutboxRoute(SubscriberRoute):
             call,
             queues,
             publishers=publishers,
+            topic=topic,
+            group=group,
             max_workers=max_workers,
             retry_strategy=retry_strategy,
             fetch_batch_size=fetch_batch_size,

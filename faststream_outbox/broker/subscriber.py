@@ -23,14 +23,23 @@ from faststream_outbox.broker._faststream import (
     SubscriberUsecaseConfig,
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.message import Taken
 from faststream_outbox.broker.parser import REPLY_TO, OutboxBatchParser, OutboxParser
 from faststream_outbox.broker.publisher import OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
 from faststream_outbox.broker.warn import warn_about_manual_handler
+from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.log.holding import Group
+from faststream_outbox.log.options import ReadOptions
+from faststream_outbox.log.slots import checked_group, checked_uri
+from faststream_outbox.log.worker import LogWorker
+from faststream_outbox.outcomes.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.worker import Worker
+
+READ_AHEAD = 100
+"""How many messages of a topic are read at once, at least."""
 
 
 @dataclass(kw_only=True)
@@ -39,7 +48,10 @@ class OutboxSubscriberConfig(SubscriberUsecaseConfig):
 
     _outer_config: OutboxBrokerConfig  # pyright: ignore[reportIncompatibleVariableOverride]  # as FastStream does
     queues: tuple[str, ...]
+    """The queues; for a topic, its name alone."""
     options: WorkerOptions
+    group: str | None = None
+    """The consumer group, of a topic's subscriber."""
     transactional: bool = False
     propagate_inbound_headers: bool = False
     hooks: dict[str, Any] = field(default_factory=dict)
@@ -76,8 +88,9 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self.options = config.options
         self.is_transactional = config.transactional
         self.is_manual = self.ack_policy is AckPolicy.MANUAL
+        self.group = config.group
         self.propagates_headers = config.propagate_inbound_headers
-        self.worker: Worker | None = None
+        self.worker: Worker | LogWorker | None = None
         self._call_decorators = (publishing_responses(config._outer_config),)
 
     @property
@@ -103,8 +116,11 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         await super().start()
         # Before the first message arrives: `consume` ignores messages of a subscriber that does not run.
         self._post_start()
-        if self.calls:
+        if self.calls and self.group is None:
             self.worker = self.make_worker()
+        elif self.calls and self.group is not None and not self._outer_config.in_memory:
+            self.worker = self._make_log_worker(self.group)
+        if self.worker is not None:
             await self.worker.start()
 
     def _post_start(self) -> None:
@@ -131,6 +147,26 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             options=self.options,
         )
 
+    def _make_log_worker(self, group: str) -> LogWorker:
+        options = self.options
+        read = ReadOptions(
+            # A statement for ten messages would be a waste; nothing is leased by reading ahead.
+            batch_size=options.most_per_call if options.batch else max(READ_AHEAD, options.fetch_batch_size),
+            lease_ttl_seconds=options.lease_ttl_seconds,
+            retry_strategy=options.retry_strategy,
+            on_parked="hold_key" if options.on_dead == "block" else "skip",
+            poll_interval=options.min_fetch_interval,
+        )
+        return LogWorker(
+            self._outer_config.log,
+            Group(checked_group(group), checked_uri(self.queues[0], "topic")),
+            self.handle_batch if options.batch else self.handle,
+            options=read,
+            members=options.max_workers,
+            batch=options.batch,
+            name=self.specification.call_name,
+        )
+
     async def stop(self) -> None:
         """Let running handlers finish, give back what has not started, and consume no more."""
         worker, self.worker = self.worker, None
@@ -138,7 +174,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             await worker.stop(self._outer_config.graceful_timeout or 0.0)
         await super().stop()
 
-    async def handle(self, claim: Claim) -> Outcome:
+    async def handle(self, claim: Taken) -> Outcome:
         """Consume one message, for the engine."""
         if not self.running:
             # FastStream would drop it without a word.
@@ -146,7 +182,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         await self.consume(claim)
         return UNDECIDED_OUTCOME if claim.decision is None else claim.decision
 
-    async def handle_batch(self, claims: Sequence[Claim]) -> list[Outcome]:
+    async def handle_batch(self, claims: Sequence[Taken]) -> list[Outcome]:
         """Consume a batch, for the engine."""
         if not self.running:
             return [RELEASE] * len(claims)
@@ -157,9 +193,15 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """A session for a transactional handler."""
         return self._outer_config.client.open_session()
 
-    async def settle_within(self, session: AsyncSession, claims: Sequence[Claim]) -> None:
+    async def settle_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
         """Finish messages in a handler's own transaction, or raise `LeaseLost`."""
-        await self._outer_config.client.settle_within(session, *claims)
+        of_topic = [claim for claim in claims if isinstance(claim, Delivery)]
+        if not of_topic:
+            await self._outer_config.client.settle_within(
+                session, *(claim for claim in claims if isinstance(claim, Claim))
+            )
+        elif of_topic[0].handling is not None:
+            await of_topic[0].handling.settle_within(session, of_topic)
 
     def _make_response_publisher(self, message: StreamMessage[Any]) -> Iterable[OutboxResponsePublisher]:
         reply_to = message.headers.get(REPLY_TO)
@@ -179,7 +221,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """Queue and message id, for the access log."""
         raw = None if message is None else message.raw_message
         first = raw[0] if isinstance(raw, list | tuple) and raw else raw
-        queue = first.queue if isinstance(first, Claim) else ",".join(self.queues)
+        queue = first.queue if isinstance(first, Taken) else ",".join(self.queues)
         return {"queue": queue, "message_id": getattr(message, "message_id", "")}
 
 

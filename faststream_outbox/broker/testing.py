@@ -6,7 +6,7 @@ behave as they do on PostgreSQL, and time can be advanced. Registers itself with
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -22,19 +22,24 @@ from faststream_outbox.broker._faststream import EnterType, TestBroker, change_p
 from faststream_outbox.broker.broker import OutboxBroker
 from faststream_outbox.broker.fake_client import FakeOutboxClient
 from faststream_outbox.broker.memory import MemoryRow
-from faststream_outbox.broker.producer import OutboxProducer
+from faststream_outbox.broker.memory_log import MemoryLog, deliver, readers
+from faststream_outbox.broker.message import Taken
+from faststream_outbox.broker.producer import OutboxProducer, as_topic_message
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import StandIn, standing_in
 from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.envelope import Envelope, checked_queue, checked_text
+from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.log.worker import LogWorker
+from faststream_outbox.outcomes.outcome import UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.overview import Unprocessed, as_unprocessed
 from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
 from faststream_outbox.queue.attempt import attempt, attempt_batch
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.outcome import UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.sql.through import AnySession
+from faststream_outbox.sql.wire import Row
 
 
 def fake_session() -> AsyncSession:
@@ -94,8 +99,11 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
     ) -> tuple[OutboxSubscriber, bool]:
         """Somebody who receives what the publisher publishes."""
         for subscriber in _subscribers(self.brokers):
-            if publisher.queue in subscriber.queues:
+            reads_topics = subscriber.group is not None
+            if publisher.queue in subscriber.queues and publisher.is_topic == reads_topics:
                 return subscriber, True
+        if publisher.is_topic:
+            return broker.subscriber(topic=publisher.queue, group="test publisher", persistent=False), False
         return broker.subscriber(publisher.queue, persistent=False), False
 
     @contextmanager
@@ -138,9 +146,9 @@ class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker)
     @asynccontextmanager
     async def _do_start(self, broker: OutboxBroker) -> AsyncGenerator[OutboxBroker, None]:
         async with super()._do_start(broker) as started:
-            workers: dict[OutboxSubscriber, tuple[Worker, Worker | None]] = {}
+            workers: dict[OutboxSubscriber, tuple[Worker, Worker | LogWorker | None]] = {}
             if self.run_loops and not self.with_real and not self.connect_only:
-                for subscriber in _subscribers([broker]):
+                for subscriber in of_queues(_subscribers([broker])):
                     workers[subscriber] = (subscriber.make_worker(), subscriber.worker)
                     subscriber.worker = workers[subscriber][0]
                     await workers[subscriber][0].start()
@@ -167,6 +175,8 @@ class FakeProducer(OutboxProducer):
 
     async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
         session = self._session(cmd)
+        if cmd.is_topic:
+            return await self._write_to_topic(session, envelopes)
         rows = checked_batch(envelopes)
         name, values = insertion(rows)
         ids = ids_of(rows, self._client.tables.answer(name, values))
@@ -177,13 +187,48 @@ class FakeProducer(OutboxProducer):
             pending += [row for row in self._client.rows if row.id in written]
             self._client.rows[:] = [row for row in self._client.rows if row.id not in written]
             return ids
-        _drop_unless_committed(session, self._client, written)
+        if written:
+            tables = self._client.tables
+            unless_committed(session, lambda: tables.drop(written))
         if self._run_loops:
             for hint in hints_of(rows, ids):
                 self._client.wakeups.tell(hint)
         else:
             await self._handle([row for row in self._client.rows if row.id in written])
         return ids
+
+    async def _write_to_topic(self, session: AnySession, envelopes: Sequence[Envelope]) -> list[int | None]:
+        check_log_tables(self._config.log_tables)
+        rows = self._client.log.append([as_topic_message(each) for each in envelopes])
+        pending = getattr(session, "topics_pending", None)
+        if isinstance(pending, list):
+            pending += rows
+            return [row[1] for row in rows]
+        log = self._client.log
+        log.keep(rows)
+        positions = {row[1] for row in rows}
+        unless_committed(session, lambda: log.drop(positions))
+        await self._deliver(rows)
+        return [row[1] for row in rows]
+
+    async def _deliver(self, rows: Sequence[Row]) -> None:
+        failures: list[Exception] = []
+        for subscriber in readers(_subscribers(self._brokers)):
+            try:
+                await deliver(rows, subscriber)
+                await self._handle_committed()
+            except Exception as error:  # noqa: BLE001 - raised again below: the other groups read the message all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def _handle_committed(self) -> None:
+        """What transactional handlers have published is there after their commit."""
+        committed, self._client.committed = self._client.committed, []
+        to_topics, self._client.committed_to_topics = self._client.committed_to_topics, []
+        await self._handle(committed)
+        if to_topics:
+            await self._deliver(to_topics)
 
     async def cancel_timer(self, session: AnySession, queue: str, timer_id: str) -> bool:
         """Delete a timer that nobody holds."""
@@ -195,14 +240,14 @@ class FakeProducer(OutboxProducer):
         name = "unprocessed" if queue is None else "unprocessed_of_queue"
         return [as_unprocessed(row) for row in self._client.tables.answer(name, {"queue": queue, "limit": limit})]
 
-    async def request(self, cmd: OutboxPublishCommand) -> Claim:
+    async def request(self, cmd: OutboxPublishCommand) -> Taken:
         """Handle at once, and answer with what the handler returned."""
         [row] = checked_batch([await self._envelope(cmd)])
         tables = self._client.tables
         [(row_id,)] = tables.answer(*insertion([row]))
         made = next(kept for kept in tables.rows if kept.id == row_id)
         tables.rows.remove(made)
-        for subscriber in _subscribers(self._brokers):
+        for subscriber in of_queues(_subscribers(self._brokers)):
             if made.queue in subscriber.queues:
                 claim = self._client.lease(made, subscriber.make_worker())
                 async with asyncio.timeout(cmd.timeout):
@@ -213,10 +258,23 @@ class FakeProducer(OutboxProducer):
                 [checked] = checked_batch([await self._envelope(answer)])
                 tables.answer(*insertion([checked]))
                 return self._client.lease(tables.rows.pop(), subscriber.make_worker())
+        return await self._request_topic(cmd)
+
+    async def _request_topic(self, cmd: OutboxPublishCommand) -> Delivery:
+        for subscriber in readers(_subscribers(self._brokers)):
+            if cmd.destination in subscriber.queues:
+                rows = MemoryLog().append([as_topic_message(await self._envelope(cmd))])
+                async with asyncio.timeout(cmd.timeout):
+                    [result] = await deliver(rows, subscriber)
+                answer = OutboxPublishCommand(
+                    result.body, queue=cmd.destination, headers=result.headers, correlation_id=result.correlation_id
+                )
+                [row] = MemoryLog().append([as_topic_message(await self._envelope(answer))])
+                return Delivery(row, cmd.destination)
         raise SubscriberNotFound
 
     async def _handle(self, rows: Sequence[MemoryRow]) -> None:
-        for subscriber in _subscribers(self._brokers):
+        for subscriber in of_queues(_subscribers(self._brokers)):
             mine = [row for row in rows if row.queue in subscriber.queues and row in self._client.rows]
             if mine and subscriber.options.batch:
                 await self._attempt(subscriber, mine)
@@ -247,8 +305,7 @@ class FakeProducer(OutboxProducer):
             outcomes = [await attempt(worker, claims[0], task)]
         ended = [(claim, end) for claim, end in zip(claims, outcomes, strict=True) if end is not None]
         await self._client.settler.write(ended)
-        committed, self._client.committed = self._client.committed, []
-        await self._handle(committed)
+        await self._handle_committed()
         if failures:
             raise failures[0]
 
@@ -257,10 +314,15 @@ def _subscribers(brokers: Iterable[OutboxBroker]) -> list[OutboxSubscriber]:
     return [cast("OutboxSubscriber", subscriber) for broker in brokers for subscriber in broker.subscribers]
 
 
-def _drop_unless_committed(session: Any, client: FakeOutboxClient, ids: set[int]) -> None:
-    """Where the session is a real one, its rollback takes the rows back, as it would in the database."""
+def of_queues(subscribers: Iterable[OutboxSubscriber]) -> list[OutboxSubscriber]:
+    """Those that read queues."""
+    return [subscriber for subscriber in subscribers if subscriber.group is None]
+
+
+def unless_committed(session: Any, take_back: Callable[[], None]) -> None:
+    """Where the session is a real one, take back what was published when it rolls back, as the database would."""
     real = getattr(session, "sync_session", session)
-    if not isinstance(real, Session) or not ids:
+    if not isinstance(real, Session):
         return
     # The hooks stay on the session, idle: one cannot be removed while it is called.
     is_committed = is_over = False
@@ -274,7 +336,7 @@ def _drop_unless_committed(session: Any, client: FakeOutboxClient, ids: set[int]
         if transaction.parent is None and not is_over:
             is_over = True
             if not is_committed:
-                client.tables.rows[:] = [row for row in client.tables.rows if row.id not in ids]
+                take_back()
 
     event.listen(real, "after_commit", commit)
     event.listen(real, "after_transaction_end", end)

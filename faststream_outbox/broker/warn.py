@@ -11,8 +11,8 @@ from typing import Any
 import faststream
 
 from faststream_outbox.errors import OutboxWarning
+from faststream_outbox.outcomes.retry import NoRetry
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.retry import NoRetry
 
 _OURS = tuple(f"{home}{os.sep}" for home in (Path(__file__).parents[1], Path(faststream.__file__).parent))
 

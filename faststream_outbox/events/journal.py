@@ -15,6 +15,10 @@ Noteworthy = (
     | told.HookFailed
     | told.DrainTimedOut
     | told.LoopCrashed
+    | told.GapOld
+    | told.SequenceAdvanced
+    | told.KeyHalted
+    | told.GroupExpired
     | told.ConnectionLost
     | told.ConnectionRestored
     | told.ListenerLost
@@ -26,7 +30,7 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
     """Level, text and traceback of the log record for an event."""
     match event:
         case told.Died(queue=queue, id=id_, reason=reason, kept=kept, error=error):
-            fate = "kept as a dead letter" if kept else "deleted"
+            fate = "kept for an operator" if kept else "deleted"
             return (
                 logging.ERROR,
                 f"Message {id_} of {queue!r} failed for good ({reason}); {fate}: {error!r}",
@@ -53,6 +57,8 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
             )
         case told.LoopCrashed(name=name, error=error):
             return logging.ERROR, f"{name} crashed; it starts again.", error
+        case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired():
+            return *_of_log(event), None
         case told.ConnectionLost(role=role, error=error):
             return logging.WARNING, f"Connection for {role} failed: {error!r}. Trying again.", None
         case told.ConnectionRestored(role=role, outage_seconds=seconds):
@@ -64,6 +70,24 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
             return logging.WARNING, text, None
         case _:
             assert_never(event)
+
+
+def _of_log(
+    event: told.GapOld | told.SequenceAdvanced | told.KeyHalted | told.GroupExpired,
+) -> tuple[int, str]:
+    match event:
+        case told.GapOld(log=log, age_seconds=age, sessions=sessions):
+            who = ", ".join(sessions) or "no session that shows"
+            return logging.WARNING, f"A publisher of {log!r} has not committed for {age:.0f} s. It may be pid {who}."
+        case told.SequenceAdvanced(log=log, before=before, after=after):
+            text = f"The sequence of {log!r} stood at {before}, behind its messages; it was moved to {after}."
+            return logging.ERROR, text
+        case told.KeyHalted(group=group, key=key, waiting=waiting):
+            text = f"{waiting} messages of {key!r} wait in group {group!r}; its slot stops until the first is settled."
+            return logging.ERROR, text
+        case told.GroupExpired(group=group, uri=uri, idle_seconds=idle):
+            text = f"Group {group!r} ({uri or 'every uri'}) has not read for {idle / 86400:.1f} days and keeps nothing."
+            return logging.ERROR, text
 
 
 def keep_journal(events: Events, logger: logging.Logger) -> Callable[[], None]:

@@ -130,6 +130,64 @@ class LoopCrashed:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticked:
+    """Newly visible messages of a log got their place in its order; `late` ones had been overtaken by others."""
+
+    log: str
+    tick: int
+    count: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class GapOld:
+    """Numbers of a log are drawn and neither visible nor given up; only the sessions named may hold them."""
+
+    log: str
+    age_seconds: float
+    sessions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceAdvanced:
+    """The log's sequence lay behind its messages, as after a copy without sequences; it was moved on."""
+
+    log: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsHeld:
+    """A member of a group holds another number of slots than before."""
+
+    group: str
+    uri: str
+    member: str
+    slots: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHalted:
+    """So many messages wait behind one of their key that its whole slot stops; see to the one in front."""
+
+    group: str
+    uri: str
+    key: str
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExpired:
+    """A group has not read for so long that it does not hold messages back any more; it will miss some."""
+
+    group: str
+    uri: str
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionLost:
     """A statement failed on a connection of the library's own; it is tried again on a fresh one."""
 
@@ -182,6 +240,12 @@ Event = (
     | HookFailed
     | DrainTimedOut
     | LoopCrashed
+    | Ticked
+    | GapOld
+    | SequenceAdvanced
+    | SlotsHeld
+    | KeyHalted
+    | GroupExpired
     | ConnectionLost
     | ConnectionRestored
     | ListenerReady

@@ -43,10 +43,11 @@ from faststream_outbox.broker.broker import OutboxBroker
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.events.recorder import MetricsRecorder
-from faststream_outbox.queue.failure import Renderer
+from faststream_outbox.outcomes.failure import Renderer
+from faststream_outbox.outcomes.outcome import OnUndecided
+from faststream_outbox.outcomes.retry import RetryStrategyProto
 from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
-from faststream_outbox.queue.outcome import OnUndecided
-from faststream_outbox.queue.retry import RetryStrategyProto
+from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.wakeup import NotifyMode
 
 # FastAPI tells these from the same values given by hand.
@@ -67,6 +68,7 @@ class OutboxRouter(StreamRouter[Any]):
         *,
         outbox_table: Table,
         dlq_table: Table | None = None,
+        log_tables: LogTables | None = None,
         notify: NotifyMode = "after_commit",
         listen: bool = True,
         listen_dsn: str | None = None,
@@ -118,6 +120,7 @@ class OutboxRouter(StreamRouter[Any]):
             engine,
             outbox_table=outbox_table,
             dlq_table=dlq_table,
+            log_tables=log_tables,
             notify=notify,
             listen=listen,
             listen_dsn=listen_dsn,
@@ -169,8 +172,10 @@ class OutboxRouter(StreamRouter[Any]):
     @override
     def subscriber(  # type: ignore[override]  # names its options, as every broker's router does
         self,
-        queues: str | list[str] | tuple[str, ...],
+        queues: str | list[str] | tuple[str, ...] = (),
         *,
+        topic: str | None = None,
+        group: str | None = None,
         max_workers: int = 1,
         retry_strategy: RetryStrategyProto | None = None,
         fetch_batch_size: int = 10,
@@ -212,6 +217,8 @@ class OutboxRouter(StreamRouter[Any]):
         """As the broker's `subscriber()`, with dependencies that FastAPI resolves."""
         subscriber = super().subscriber(
             queues,  # type: ignore[arg-type]  # passed on to the broker, which takes a list too
+            topic=topic,
+            group=group,
             max_workers=max_workers,
             retry_strategy=retry_strategy,
             fetch_batch_size=fetch_batch_size,
@@ -251,10 +258,11 @@ class OutboxRouter(StreamRouter[Any]):
         return cast("OutboxSubscriber", subscriber)
 
     @override
-    def publisher(  # type: ignore[override]  # names its options, as every broker's router does
+    def publisher(  # names its options, as every broker's router does
         self,
-        queue: str,
+        queue: str = "",
         *,
+        topic: str | None = None,
         headers: dict[str, Any] | None = None,
         key: str | None = None,
         priority: int = 0,
@@ -268,6 +276,7 @@ class OutboxRouter(StreamRouter[Any]):
         """As the broker's `publisher()`."""
         return self.broker.publisher(
             queue,
+            topic=topic,
             headers=headers,
             key=key,
             priority=priority,

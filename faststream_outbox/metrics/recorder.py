@@ -128,6 +128,22 @@ class Recorder(ABC):
             case told.HookFailed(hook=hook):
                 self._tell(known.HOOK_FAILED, {"hook": hook}, {})
             case _:
+                self._note_of_log(event)
+
+    def _note_of_log(self, event: Event) -> None:
+        match event:
+            case told.Ticked(log=log, count=count, late=late):
+                self._tell(known.SEQUENCED, {"log": log, "late": "false"}, {}, count - late)
+                self._tell(known.SEQUENCED, {"log": log, "late": "true"}, {}, late)
+            case told.GapOld(log=log, age_seconds=age):
+                self._tell(known.GAP_AGE, {"log": log}, {}, age)
+            case told.SlotsHeld(group=group, uri=uri, member=member, slots=slots):
+                self._tell(known.SLOTS_HELD, {"group": group, "uri": uri, "member": member}, {}, slots)
+            case told.KeyHalted(group=group, uri=uri):
+                self._tell(known.KEYS_HALTED, {"group": group, "uri": uri}, {})
+            case told.GroupExpired(group=group, uri=uri):
+                self._tell(known.GROUPS_EXPIRED, {"group": group, "uri": uri}, {})
+            case _:
                 pass
 
     @abstractmethod

@@ -60,6 +60,11 @@ LISTENER_UP = Series("listener_up", "1 while LISTEN hears, 0 while polling fills
 LISTENER_LOST = Series("listener_lost", "Times that LISTEN ended or was found deaf", ("channel", "reason"))
 LOOP_CRASHES = Series("loop_crashes", "Crashes of background loops, which start again", ("loop",))
 HOOK_FAILED = Series("hook_failed", "Functions of the application's, given as options, that raised", ("hook",))
+SEQUENCED = Series("sequenced", "Messages of a log that got their place in its order", ("log", "late"))
+GAP_AGE = Series("gap_age_seconds", "Age of the oldest number of a log that is not visible", ("log",), "gauge")
+SLOTS_HELD = Series("slots_held", "Slots that a member of a group holds", ("group", "uri", "member"), "gauge")
+KEYS_HALTED = Series("keys_halted", "Keys behind which too many messages wait", ("group", "uri"))
+GROUPS_EXPIRED = Series("groups_expired", "Times that a group was found dead by retention", ("group", "uri"))
 
 ALL_SERIES = (
     FETCH_BATCHES,
@@ -78,4 +83,9 @@ ALL_SERIES = (
     LISTENER_LOST,
     LOOP_CRASHES,
     HOOK_FAILED,
+    SEQUENCED,
+    GAP_AGE,
+    SLOTS_HELD,
+    KEYS_HALTED,
+    GROUPS_EXPIRED,
 )

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from faststream_outbox.envelope import CheckedEnvelope, Envelope
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import Published
-from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
+from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
 from faststream_outbox.sql.through import AnySession, AnySyncSession, Through, through, through_sync
 from faststream_outbox.wakeup.after_commit import tell_after_commit
 from faststream_outbox.wakeup.hint import Hint, payloads
@@ -34,9 +34,11 @@ async def publish(
         return await session.run_sync(_put, table, rows, wakeups, events)
     opened = await through(session, table)
     began = perf_counter()
-    name, values = insertion(rows)
+    ids: list[int | None] = []
     try:
-        ids = ids_of(rows, await opened.fetch(opened.sql("publish", name), values))
+        for portion in portions(rows):
+            name, values = insertion(portion)
+            ids += ids_of(portion, await opened.fetch(opened.sql("publish", name), values))
     except BaseException as error:
         _tell(events, rows, began, error)
         raise
@@ -67,9 +69,11 @@ def _put(
 ) -> list[int | None]:
     opened = through_sync(session, table)
     began = perf_counter()
-    name, values = insertion(rows)
+    ids: list[int | None] = []
     try:
-        ids = ids_of(rows, opened.fetch_sync(opened.sql("publish", name), values))
+        for portion in portions(rows):
+            name, values = insertion(portion)
+            ids += ids_of(portion, opened.fetch_sync(opened.sql("publish", name), values))
     except BaseException as error:
         _tell(events, rows, began, error)
         raise

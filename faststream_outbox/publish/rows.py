@@ -1,14 +1,17 @@
 """From envelopes to one statement and its values, and from its rows back to ids. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from faststream_outbox.envelope import MAX_BODY_BYTES, CheckedEnvelope, Envelope, checked
 from faststream_outbox.errors import InvalidMessage
+from faststream_outbox.publish.ids import random_ids
 from faststream_outbox.wakeup.hint import Hint
 
 BACKDATED_SECONDS = 0.5
+MOST_BYTES = 8_000_000
+MOST_ROWS = 10_000
 
 
 def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
@@ -33,6 +36,18 @@ def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
     return rows
 
 
+def portions(rows: Sequence[CheckedEnvelope]) -> Iterator[Sequence[CheckedEnvelope]]:
+    """The rows in order, in portions that one statement carries without needing many times their memory."""
+    begin = size = 0
+    for place, row in enumerate(rows):
+        size += len(row.payload) + len(row.headers or "")
+        if size > MOST_BYTES or place - begin >= MOST_ROWS:
+            yield rows[begin : max(place, begin + 1)]
+            begin, size = max(place, begin + 1), len(row.payload)
+    if begin < len(rows):
+        yield rows[begin:]
+
+
 def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
     """The name of the statement that inserts the rows, and its values."""
     if len(rows) == 1 and rows[0].timer_id is None:
@@ -47,6 +62,19 @@ def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
             "priority": row.priority,
             "message_id": None if row.message_id is None else str(row.message_id),
         }
+    if _are_alike(rows):
+        # Arrays of values that are all the same cost the driver as much as those that are not.
+        first = rows[0]
+        return "publish_alike", {
+            "queue": first.queue,
+            "due_at": first.due_at,
+            "due_in": first.due_in,
+            "key": first.key,
+            "priority": first.priority,
+            "payloads": [row.payload for row in rows],
+            "headers": [row.headers for row in rows],
+            "message_ids": _message_ids(rows),
+        }
     values: dict[str, Any] = {
         "queues": [row.queue for row in rows],
         "payloads": [row.payload for row in rows],
@@ -55,13 +83,28 @@ def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
         "due_ins": [row.due_in for row in rows],
         "keys": [row.key for row in rows],
         "priorities": [row.priority for row in rows],
-        "message_ids": [None if row.message_id is None else str(row.message_id) for row in rows],
+        "message_ids": _message_ids(rows),
     }
     if all(row.timer_id is None for row in rows):
         return "publish_many", values
     values["timer_ids"] = [row.timer_id for row in rows]
     values["conflicts"] = [row.conflict for row in rows]
     return "publish_timers", values
+
+
+def _are_alike(rows: Sequence[CheckedEnvelope]) -> bool:
+    """Whether all messages go the same way at the same time, and none is a timer."""
+    first = rows[0]
+    alike = (first.queue, first.key, first.priority, first.due_at, first.due_in, None)
+    return all((row.queue, row.key, row.priority, row.due_at, row.due_in, row.timer_id) == alike for row in rows)
+
+
+def _message_ids(rows: Sequence[CheckedEnvelope]) -> list[str]:
+    """The ids given, and random ones for the others."""
+    return [
+        drawn if row.message_id is None else str(row.message_id)
+        for row, drawn in zip(rows, random_ids(len(rows)), strict=True)
+    ]
 
 
 def ids_of(rows: Sequence[CheckedEnvelope], returned: Sequence[Sequence[Any]]) -> list[int | None]:

@@ -3,11 +3,7 @@
 Usable without FastStream: `Worker(engine, table, queues, handle)` and `publish`. The broker stands on it.
 """
 
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.deadletters import DeadLetter, DeadLetters, ErrorGroup, Replay, Selection
-from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import (
+from faststream_outbox.outcomes.outcome import (
     DONE,
     RELEASE,
     SETTLED,
@@ -19,14 +15,18 @@ from faststream_outbox.queue.outcome import (
     Settled,
     Undecided,
 )
-from faststream_outbox.queue.pause import pause, paused, resume
-from faststream_outbox.queue.retry import (
+from faststream_outbox.outcomes.retry import (
     ConstantRetry,
     ExponentialRetry,
     LinearRetry,
     NoRetry,
     RetryStrategyProto,
 )
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.deadletters import DeadLetter, DeadLetters, ErrorGroup, Replay, Selection
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.pause import pause, paused, resume
 from faststream_outbox.queue.worker import Worker
 
 __all__ = [

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from faststream_outbox.errors import OutboxError
 from faststream_outbox.events import table as told
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import (
+from faststream_outbox.outcomes.outcome import (
     CRASH_LOOP,
     DONE,
     MAX_DELIVERIES,
@@ -28,6 +26,8 @@ from faststream_outbox.queue.outcome import (
     Retry,
     resolved,
 )
+from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.options import WorkerOptions
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.worker import Worker

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from faststream_outbox.queue.outcome import Outcome
+    from faststream_outbox.outcomes.outcome import Outcome
     from faststream_outbox.queue.worker import Worker
     from faststream_outbox.sql.wire import Row
 

@@ -77,10 +77,7 @@ class Claimer:
                     await self._failed(error)
                     continue
                 self._idle.set()
-                if worked:
-                    # Others may run between two statements, also where no answer had to be waited for.
-                    await asyncio.sleep(0)
-                else:
+                if not worked:
                     await self._sleep()
         finally:
             self._idle.set()

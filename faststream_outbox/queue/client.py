@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-from sqlalchemy import Table, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.errors import InvalidOption, LeaseLost
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
+from faststream_outbox.outcomes.failure import Renderer
+from faststream_outbox.outcomes.outcome import FinalOutcome, Release, Retry
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.claimer import Claimer
-from faststream_outbox.queue.failure import Renderer
 from faststream_outbox.queue.intake import Intake
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import FinalOutcome, Release, Retry
 from faststream_outbox.queue.renewer import Renewer
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
@@ -36,7 +35,7 @@ from faststream_outbox.sql.through import AnySession, through
 from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
 from faststream_outbox.wakeup import NotifyMode
 from faststream_outbox.wakeup.hint import Hint
-from faststream_outbox.wakeup.listener import Listener
+from faststream_outbox.wakeup.listener import Listener, listening
 from faststream_outbox.wakeup.wakeups import Wakeups
 from faststream_outbox.wakeup.watcher import Watcher
 
@@ -46,6 +45,8 @@ logger = logging.getLogger("faststream_outbox")
 class OutboxClient:
     """Connections, loops and wake-ups of one table in one process."""
 
+    is_in_memory: ClassVar[bool] = False
+    """Whether there is no database, as under the test broker."""
     _shared: ClassVar[WeakValueDictionary[tuple[int, str, str], "OutboxClient"]] = WeakValueDictionary()
 
     def __init__(
@@ -74,7 +75,7 @@ class OutboxClient:
         self._workers: list[Worker] = []
         self._claim_wire = Wire(engine) if wires is None else wires()
         self._settle_wire = Wire(engine) if wires is None else wires()
-        listen_wire = Wire(_listening(engine, listen_dsn)) if wires is None else wires()
+        listen_wire = Wire(listening(engine, listen_dsn)) if wires is None else wires()
         claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
         self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
         self.settler = Settler(
@@ -221,13 +222,3 @@ class OutboxClient:
 
     def _crashed(self, name: str, error: BaseException) -> None:
         self.events.emit(told.LoopCrashed(name, error))
-
-
-def _listening(engine: AsyncEngine, dsn: str | None) -> AsyncEngine:
-    """The engine whose settings LISTEN uses: the application's, or one of its own for `listen_dsn`."""
-    if dsn is None:
-        return engine
-    url = make_url(dsn)
-    if "+" not in url.drivername:
-        url = url.set(drivername=engine.url.drivername)
-    return create_async_engine(url, poolclass=NullPool)

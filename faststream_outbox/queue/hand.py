@@ -9,10 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.outcome import RELEASE, Dead, FinalOutcome, Release, Retry
 from faststream_outbox.queue.attempt import attempt, attempt_batch
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.outcome import RELEASE, Dead, FinalOutcome, Release, Retry
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.worker import Worker

@@ -3,17 +3,15 @@
 Checked when the worker is made, so that the error points at the line that made it.
 """
 
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from faststream_outbox.envelope import checked_queue
-from faststream_outbox.errors import InvalidOption, InvalidOptionType
-from faststream_outbox.queue.outcome import OnUndecided
-from faststream_outbox.queue.retry import DEFAULT_RETRY, check_strategy
-
-LONGEST_SECONDS = 365 * 24 * 3600.0
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.options import check_choice, check_count, check_seconds
+from faststream_outbox.outcomes.outcome import OnUndecided
+from faststream_outbox.outcomes.retry import DEFAULT_RETRY, check_strategy
 
 OnLeaseLost = Literal["continue", "cancel"]
 OnDead = Literal["continue", "block"]
@@ -48,49 +46,25 @@ class WorkerOptions:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         for name in ("min_fetch_interval", "max_fetch_interval", "lease_ttl_seconds"):
-            _check_seconds(name, getattr(self, name))
+            check_seconds(name, getattr(self, name))
         if self.graceful_timeout is not None:
-            _check_seconds("graceful_timeout", self.graceful_timeout, zero=True)
-        _check_seconds("batch_wait", self.batch_wait, zero=True)
+            check_seconds("graceful_timeout", self.graceful_timeout, zero=True)
+        check_seconds("batch_wait", self.batch_wait, zero=True)
         if self.min_fetch_interval > self.max_fetch_interval:
             msg = (
                 f"min_fetch_interval={self.min_fetch_interval} exceeds max_fetch_interval={self.max_fetch_interval}: "
                 "the first is where idle polling starts, the second where it ends."
             )
             raise InvalidOption(msg)
-        for name, allowed in (
-            ("on_undecided", ("retry", "release", "done", "dead")),
-            ("on_lease_lost", ("continue", "cancel")),
-            ("on_dead", ("continue", "block")),
-        ):
-            if getattr(self, name) not in allowed:
-                msg = f"{name} must be one of {allowed}, not {getattr(self, name)!r}."
-                raise InvalidOption(msg)
+        check_choice("on_undecided", self.on_undecided, ("retry", "release", "done", "dead"))
+        check_choice("on_lease_lost", self.on_lease_lost, ("continue", "cancel"))
+        check_choice("on_dead", self.on_dead, ("continue", "block"))
         check_strategy(self.retry_strategy)
 
     @property
     def most_per_call(self) -> int:
         """Messages handed to a handler at once."""
         return (self.batch_size or self.fetch_batch_size) if self.batch else 1
-
-
-def check_count(name: str, value: object) -> None:
-    """Refuse what is no number of at least one."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        msg = f"{name} must be an int, not {type(value).__name__}."
-        raise InvalidOptionType(msg)
-    if value < 1:
-        msg = f"{name} must be at least 1, not {value}."
-        raise InvalidOption(msg)
-
-
-def _check_seconds(name: str, value: object, *, zero: bool = False) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        msg = f"{name} must be a number of seconds, not {type(value).__name__}."
-        raise InvalidOptionType(msg)
-    if not math.isfinite(value) or value > LONGEST_SECONDS or value < 0 or (value == 0 and not zero):
-        msg = f"{name} must be a finite number of seconds above 0, not {value}."
-        raise InvalidOption(msg)
 
 
 def checked_queues(queues: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.failure import Renderer, described, storable
+from faststream_outbox.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
 from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.failure import Renderer, described, storable
-from faststream_outbox.queue.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
 from faststream_outbox.service import pause_after
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Wire

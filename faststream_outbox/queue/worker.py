@@ -15,10 +15,10 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.hand import Hand
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
-from faststream_outbox.queue.outcome import RELEASE, FinalOutcome, Outcome, Release
 from faststream_outbox.queue.ready import Ready
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Handle = Callable[[Claim], Awaitable[Outcome]]
 HandleBatch = Callable[[Sequence[Claim]], Awaitable[Sequence[Outcome]]]
 
-HOARD_SECONDS = 0.1
-"""A worker keeps no more messages waiting than it handles in this time."""
+HOARD_SECONDS = 0.05
+"""A worker keeps no more messages waiting than it handles in this time, and as many again on their way."""
 MOST_UNSETTLED = 5000
 
 
@@ -88,9 +88,12 @@ class Worker:
         if self.is_stopping or len(self.unsettled) >= MOST_UNSETTLED:
             return 0
         batch = max(options.fetch_batch_size, options.most_per_call)
-        if self._seconds is not None and self._seconds * batch / options.max_workers < HOARD_SECONDS:
-            return batch if self.ready.count < batch else 0
         idle = (options.max_workers - self.running) * options.most_per_call
+        if self._seconds is not None:
+            soon = min(batch, int(HOARD_SECONDS * options.max_workers / max(self._seconds, 1e-9)))
+            if soon > idle:
+                # While these are handled the next ones are on their way.
+                return soon if self.ready.count <= soon else 0
         return min(batch, max(0, idle - self.ready.count))
 
     @property
@@ -201,7 +204,7 @@ class Worker:
     async def next(self) -> list[Claim]:
         """The next message, or run of messages of one key, for a hand."""
         run = await self.ready.take()
-        if self.ready.count < self.options.fetch_batch_size:
+        if self.ready.count <= self.options.fetch_batch_size:
             self.client.claimer.wake()
         return run
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.schema.catalog import read
 from faststream_outbox.schema.compare import Difference, compare
+from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.schema.shape import described
 from faststream_outbox.schema.tables import make_dlq_table, make_outbox_table
 
@@ -29,7 +30,20 @@ async def validate_schema(
     check_autovacuum: bool = False,
 ) -> None:
     """Raise `SchemaMismatch` if the tables are not as needed; paste its text into psql from line 2 on."""
-    differences = await find_differences(connection_or_engine, table, dlq_table, check_autovacuum=check_autovacuum)
+    _refuse(await find_differences(connection_or_engine, table, dlq_table, check_autovacuum=check_autovacuum))
+
+
+async def validate_log_schema(connection_or_engine: AsyncConnection | AsyncEngine, tables: LogTables) -> None:
+    """Raise `SchemaMismatch` if the log's tables are not as needed; paste its text into psql from line 2 on."""
+    differences: list[Difference] = []
+    async with _connected(connection_or_engine) as connection:
+        for table in tables.all:
+            if not (table is tables.log and tables.is_partitioned):
+                differences += await _differences(connection, table, frozenset(), check_autovacuum=False)
+    _refuse(differences)
+
+
+def _refuse(differences: list[Difference]) -> None:
     if differences:
         count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
         lines = [f"The database is not as this version needs it ({count}). Run this, outside a transaction:"]

@@ -6,6 +6,7 @@ whose derived names would not fit is refused when it is described.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from sqlalchemy import Table
 from sqlalchemy.dialects.postgresql.base import PGDialect
@@ -50,9 +51,24 @@ def quoted_name(table: Table, schema_map: Mapping[str | None, str | None] | None
     return quoted(table.name, schema)
 
 
+class AnyNames(Protocol):
+    """What statements and wake-ups need to know about an engine's tables; hashable."""
+
+    @property
+    def channel(self) -> str:
+        """The channel of the wake-ups."""
+        ...
+
+    def places(self) -> Mapping[str, str]:
+        """What stands for `{name}` in the statements, as SQL text."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Everything that statements need to know about the tables, as SQL text."""
+    """Everything that statements of the queue need to know about the tables, as SQL text."""
 
     table: str
     dead: str | None
@@ -71,3 +87,7 @@ class Names:
             dead=None if dlq_table is None else quoted_name(dlq_table, schema_map),
             channel=f"outbox_{table.name}",
         )
+
+    def places(self) -> Mapping[str, str]:
+        """What stands for `{table}` and `{dead}`."""
+        return {"table": self.table} if self.dead is None else {"table": self.table, "dead": self.dead}

@@ -1,7 +1,7 @@
 """Named statements, and the connections that run them.
 
 Each `.sql` file beside this module holds statements that start with `-- name: <name>` and a line of
-description. `{table}` and `{dead}` stand for the quoted table names and are filled once; `:name` is
+description. `{table}`, `{dead}` and the like stand for quoted names and are filled once; `:name` is
 a parameter, written as each driver wants it. Used by every engine; nothing else in the package
 holds SQL, except the catalog questions of `schema`. What stands between `/*if dead*/` and `/*end*/`
 is left out where there is no dead-letter table.
@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema.names import Names
+from faststream_outbox.schema.names import AnyNames
 
 __all__ = ["Statement", "statements"]
 
@@ -39,21 +39,24 @@ class Statement:
         return tuple(values[name] for name in self.parameters)
 
 
-def _compiled(name: str, description: str, body: str, names: Names) -> Statement:
+def _compiled(name: str, description: str, body: str, names: AnyNames) -> Statement:
     order: dict[str, int] = {}
+    places = names.places()
 
     def number(match: re.Match[str]) -> str:
         return f"${order.setdefault(match[1], len(order) + 1)}"
 
     # Names come last: one may hold a colon or a percent sign of its own.
-    dollar = _filled(_PARAMETER.sub(number, body), names.table, names.dead)
-    double = [name and name.replace("%", "%%") for name in (names.table, names.dead)]
-    pyformat = _filled(_PARAMETER.sub(r"%(\1)s", body.replace("%", "%%")), *double)
+    dollar = _filled(_PARAMETER.sub(number, body), places)
+    doubled = {place: text.replace("%", "%%") for place, text in places.items()}
+    pyformat = _filled(_PARAMETER.sub(r"%(\1)s", body.replace("%", "%%")), doubled)
     return Statement(name, description, dollar, pyformat, tuple(order))
 
 
-def _filled(text: str, table: str | None, dead: str | None) -> str:
-    return text.replace("{table}", table or "").replace("{dead}", dead or "")
+def _filled(text: str, places: Mapping[str, str]) -> str:
+    for place, name in places.items():
+        text = text.replace(f"{{{place}}}", name)
+    return text
 
 
 @cache
@@ -71,7 +74,7 @@ class Statements:
 
     __slots__ = ("_file", "_filled", "_names")
 
-    def __init__(self, file: str, names: Names) -> None:
+    def __init__(self, file: str, names: AnyNames) -> None:
         self._file = file
         self._names = names
         self._filled: dict[str, Statement] = {}
@@ -80,8 +83,9 @@ class Statements:
         statement = self._filled.get(name)
         if statement is None:
             description, body = _source(self._file)[name]
-            body = _IF_DEAD.sub("" if self._names.dead is None else r"\1", body)
-            if "{dead}" in body and self._names.dead is None:
+            has_dead = "dead" in self._names.places()
+            body = _IF_DEAD.sub(r"\1" if has_dead else "", body)
+            if "{dead}" in body and not has_dead:
                 msg = f"{name!r} needs the dead-letter table: pass dlq_table=make_dlq_table(metadata)."
                 raise InvalidOption(msg)
             statement = self._filled[name] = _compiled(name, description, body, self._names)
@@ -89,6 +93,6 @@ class Statements:
 
 
 @cache
-def statements(file: str, names: Names) -> Statements:
+def statements(file: str, names: AnyNames) -> Statements:
     """The statements of `file` with `names` filled in; the same object for the same names."""
     return Statements(file, names)

@@ -6,6 +6,18 @@ values (:queue::text, :payload::bytea, :headers::text::jsonb, statement_timestam
         :key::text, :priority::smallint, coalesce(:message_id::uuid, gen_random_uuid()))
 returning id
 
+-- name: publish_alike
+-- Inserts messages that differ in body, headers and id only, in the order given, and returns their ids in that order.
+insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id)
+select :queue::text, m.payload, m.headers::jsonb, statement_timestamp(),
+       coalesce(:due_at::timestamptz, statement_timestamp() + make_interval(secs => :due_in::float8)),
+       :key::text, :priority::smallint, m.message_id
+from unnest(:payloads::bytea[], :headers::text[], :message_ids::uuid[])
+     with ordinality
+     as m (payload, headers, message_id, place)
+order by m.place
+returning id
+
 -- name: publish_many
 -- Inserts messages in the order given, and returns their ids in that order.
 insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id)

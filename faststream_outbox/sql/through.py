@@ -36,6 +36,7 @@ class Through:
     is_autocommit: bool
     connection: Any
     style: str
+    schema_map: Mapping[str | None, str | None] | None = None
 
     def sql(self, file: str, name: str) -> Statement:
         """A named statement for this session's tables."""
@@ -93,7 +94,7 @@ def _alchemy(
         raise UnsupportedSession(msg)
     schema_map = sync.get_execution_options().get("schema_translate_map")
     autocommit = sync.dialect.detect_autocommit_setting(sync.connection.dbapi_connection)  # type: ignore[arg-type]
-    return Through(Names.of(table, dlq, schema_map), session, autocommit, connection, "alchemy")
+    return Through(Names.of(table, dlq, schema_map), session, autocommit, connection, "alchemy", schema_map)
 
 
 def _is_a(session: object, package: str, *names: str) -> bool:

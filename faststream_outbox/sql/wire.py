@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _PROBE = "select pg_backend_pid(), current_setting('default_transaction_isolation'), pg_is_in_recovery()"
 _BEGIN = "begin isolation level read committed"
+# The server ends the transaction of a client that froze or was cut off half-way: others wait for its locks.
+_BEGIN_SEVERAL = f"{_BEGIN}; set local idle_in_transaction_session_timeout = 2000"
 
 # A plan cached while the queue was empty would be a sequential scan, and outlive the emptiness; a bitmap scan never
 # marks dead index entries; compiling takes longer than any statement here. Behind a pooler no plan is cached.
@@ -54,6 +56,8 @@ class Wire:
         self._proxied: PoolProxiedConnection | None = None
         self._driver: Any = None  # an asyncpg or psycopg connection, neither of which need be installed
         self._explicit = False
+        self.openings = 0
+        """How often it was opened: what was read before the last time may be of another server."""
         self.pooled = False
         """Whether a pooler stands between this connection and the server."""
 
@@ -76,6 +80,43 @@ class Wire:
                 # Cancelled or failed half-way: what the connection will answer next is unknown.
                 await self._discard()
                 raise
+
+    async def fetch_each(
+        self, steps: Sequence[tuple[Statement, Mapping[str, Any]]], *, lock_seconds: float | None = None
+    ) -> list[Sequence[Row]]:
+        """Run statements in one transaction; ends it after the first that returns no row, without the rest.
+
+        Waits no longer than `lock_seconds` for a lock.
+        """
+        async with self._lock:
+            try:
+                async with asyncio.timeout(self.timeout):
+                    return await self._interruptible(self._run_each(steps, lock_seconds))
+            except BaseException:
+                await self._discard()
+                raise
+
+    async def _run_each(
+        self, steps: Sequence[tuple[Statement, Mapping[str, Any]]], lock_seconds: float | None
+    ) -> list[Sequence[Row]]:
+        if self._driver is None:
+            await self._open()
+        driver: Any = self._driver
+        results: list[Sequence[Row]] = []
+        patience = "" if lock_seconds is None else f"; set local lock_timeout = {int(lock_seconds * 1000)}"
+        await driver.execute(_BEGIN_SEVERAL + patience)
+        for statement, values in steps:
+            if self._asyncpg and self.pooled:
+                rows = await (await driver.prepare(statement.dollar, name="")).fetch(*statement.arguments(values))
+            elif self._asyncpg:
+                rows = await driver.fetch(statement.dollar, *statement.arguments(values))
+            else:
+                rows = await (await driver.execute(statement.pyformat, values, binary=True)).fetchall()
+            results.append(rows)
+            if not rows:
+                break
+        await driver.execute("commit")
+        return results
 
     async def _interruptible(self, running: Coroutine[Any, Any, T]) -> T:
         """End the connection before what runs on it is cancelled.
@@ -127,6 +168,7 @@ class Wire:
         driver: Any = proxied.driver_connection
         proxied.detach()
         self._proxied, self._driver = proxied, driver
+        self.openings += 1
         if self._asyncpg:
             async with driver.transaction(isolation="read_committed"):
                 prepared = await driver.prepare(_PROBE, name="")

@@ -1,12 +1,13 @@
 """Doing something after a session's transaction has really committed.
 
 Hints are kept on the session and handed over by its after-commit event: the release of a savepoint
-does not count, the end of the transaction forgets them. The hooks are set once per session and cost nothing in a
-transaction that publishes nothing. Called by `publish`.
+does not count, the end of the transaction forgets them. The hooks are set once for all sessions, with the first
+that publishes, and cost a look at the session's `info` in a transaction that publishes nothing. Called by `publish`.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from time import monotonic
 
 from sqlalchemy import event
@@ -28,17 +29,23 @@ def tell_after_commit(session: Session, tell: Tell, hints: list[Hint]) -> None:
     pending: Pending | None = session.info.get(_PENDING)
     if pending is None:
         pending = session.info[_PENDING] = []
-        event.listen(session, "after_commit", _hand_over)
-        event.listen(session, "after_transaction_end", _forget)
+        _listen()
     now = monotonic()
     pending.extend((tell, hint, now) for hint in hints)
 
 
+@cache
+def _listen() -> None:
+    # Not on each session: that would take longer than the rest of a publish.
+    event.listen(Session, "after_commit", _hand_over)
+    event.listen(Session, "after_transaction_end", _forget)
+
+
 def _hand_over(session: Session) -> None:
+    pending: Pending | None = session.info.get(_PENDING)
     # Also fired when a savepoint is released, while its transaction is still the current one.
-    if session.in_nested_transaction():
+    if not pending or session.in_nested_transaction():
         return
-    pending: Pending = session.info[_PENDING]
     told, pending[:] = list(pending), []
     now = monotonic()
     for tell, hint, published in told:
@@ -48,5 +55,6 @@ def _hand_over(session: Session) -> None:
 
 def _forget(session: Session, transaction: SessionTransaction) -> None:
     # Whatever its end was: what had committed was handed over before.
-    if transaction.parent is None:
-        session.info[_PENDING].clear()
+    pending = session.info.get(_PENDING)
+    if pending and transaction.parent is None:
+        pending.clear()

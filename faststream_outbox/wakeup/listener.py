@@ -9,9 +9,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from sqlalchemy import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import ListenerDeaf, ListenerLost, ListenerReady
-from faststream_outbox.schema.names import Names
+from faststream_outbox.schema.names import AnyNames
 from faststream_outbox.service import pause_after
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.wire import Wire
@@ -27,7 +31,9 @@ _TEST = "outbox-hearing-test:"
 class Listener:
     """Receives payloads on one channel and hands their hints to `receive`."""
 
-    def __init__(self, wire: Wire, names: Names, events: Events, receive: Callable[[Hint], None], sender: str) -> None:
+    def __init__(
+        self, wire: Wire, names: AnyNames, events: Events, receive: Callable[[Hint], None], sender: str
+    ) -> None:
         self._wire = wire
         self._sender = sender
         self._channel = names.channel
@@ -129,3 +135,13 @@ class Listener:
         if sender != self._sender:
             for hint in hints:
                 self._receive(hint)
+
+
+def listening(engine: AsyncEngine, dsn: str | None) -> AsyncEngine:
+    """The engine whose settings LISTEN uses: the application's, or one of its own for `listen_dsn`."""
+    if dsn is None:
+        return engine
+    url = make_url(dsn)
+    if "+" not in url.drivername:
+        url = url.set(drivername=engine.url.drivername)
+    return create_async_engine(url, poolclass=NullPool)

@@ -12,6 +12,7 @@ from faststream_outbox.events.table import ConnectionLost
 from faststream_outbox.wakeup.hint import Hint, merged, payloads
 
 INTERVAL = 0.005
+FLUSH_SECONDS = 1.0
 
 Send = Callable[[str], Awaitable[object]]
 
@@ -45,6 +46,6 @@ class Notifier:
             await asyncio.sleep(self._interval)
 
     async def flush(self) -> None:
-        """Wait until what was pushed has been sent."""
+        """Wait until what was pushed has been sent, but not for a server that is out of reach: a hint may be lost."""
         if self._task is not None:
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=FLUSH_SECONDS)

@@ -7,9 +7,11 @@ claimers of this process are told, and other processes find the rows by watching
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.util import greenlet_spawn
 
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import Events
@@ -91,11 +93,21 @@ class Wakeups:
         if self._shared is not None:
             await self._shared.fetch(self._sql["notify"], values)
             return
-        # A process that only publishes has no connection of ours: borrow one from its pool for a moment.
-        async with self._engine.connect() as connection:
-            statement = self._sql["notify"]
-            if self._engine.dialect.driver == "asyncpg":
-                await connection.exec_driver_sql(statement.dollar, statement.arguments(values))
-            else:
-                await connection.exec_driver_sql(statement.pyformat, values)
-            await connection.commit()
+        # A process that only publishes has no connection of ours: borrow one from its pool for a moment, and the
+        # driver's own of it, because a transaction of SQLAlchemy's costs more than the publishing itself.
+        borrowed = await greenlet_spawn(self._engine.sync_engine.raw_connection)
+        try:
+            await self._send_through(borrowed.driver_connection, values)
+        except BaseException as error:
+            borrowed.invalidate(error)
+            raise
+        await greenlet_spawn(borrowed.close)
+
+    async def _send_through(self, driver: Any, values: dict[str, str]) -> None:
+        if self._engine.dialect.driver == "asyncpg":
+            # As plain text, which prepares nothing: a pooler may stand in between.
+            channel, payload = (value.replace("\\", "\\\\").replace("'", "''") for value in values.values())
+            await driver.execute(f"select pg_notify(E'{channel}', E'{payload}')")
+        else:
+            await driver.execute(self._sql["notify"].pyformat, values, prepare=False)
+            await driver.commit()

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from faststream_outbox.service import pause_after
 
 IDLE_INTERVAL = 0.05
+SLEEPY_INTERVAL = 0.1
+SLEEPY_SECONDS = 30.0
 BUSY_INTERVAL = 0.008
 FIRST_POKE = 0.002
 LONGEST_POKE = 0.025
@@ -59,6 +61,8 @@ class Tide:
 
     def pause(self, now: float) -> float:
         """Seconds until the next reading."""
+        if now - self.moved_at > SLEEPY_SECONDS:
+            return SLEEPY_INTERVAL
         if self.unaccounted <= 0 or now - self.moved_at > POKING_SECONDS:
             return IDLE_INTERVAL
         return min(BUSY_INTERVAL, max(FIRST_POKE, self.poke_at - now))

@@ -23,7 +23,7 @@ from faststream_outbox.fastapi import (
     OutboxProducer,
     OutboxSession,
 )
-from faststream_outbox.queue.retry import ConstantRetry, NoRetry
+from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 
 orders = Table("orders", MetaData(), Column("id", BigInteger, primary_key=True), Column("item", Text))
 

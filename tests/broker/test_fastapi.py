@@ -17,7 +17,7 @@ from faststream_outbox import fastapi as shortcuts
 from faststream_outbox.broker import OutboxBroker
 from faststream_outbox.events.table import Died, Handled
 from faststream_outbox.fastapi import Context, OutboxMessage, OutboxRouter
-from faststream_outbox.queue.retry import NoRetry
+from faststream_outbox.outcomes.retry import NoRetry
 from tests.broker.asgi import running
 from tests.queue.witness import Witness
 from tests.waiting import eventually

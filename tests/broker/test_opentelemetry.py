@@ -17,7 +17,7 @@ from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
 from faststream_outbox.broker import OutboxBroker
 from faststream_outbox.events.table import Handled, Retried
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware, OutboxTelemetrySettingsProvider
-from faststream_outbox.queue.retry import ConstantRetry
+from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.metrics.meters import points
 from tests.queue.witness import Witness
 from tests.waiting import eventually

@@ -19,6 +19,7 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox.log import Outbox
 from faststream_outbox.queue import Worker
 from tests.docs.pages import LANGUAGES, ROOT, Part, pages, parts
 from tests.waiting import eventually
@@ -47,6 +48,8 @@ async def namespace(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, A
     for value in list(module.__dict__.values()):
         if isinstance(value, Worker | OutboxBroker):
             await value.stop()
+        elif isinstance(value, Outbox):
+            await value.cleanup()
     for value in list(module.__dict__.values()):
         if isinstance(value, AsyncEngine):
             await value.dispose()

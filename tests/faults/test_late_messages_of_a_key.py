@@ -16,10 +16,10 @@ from sqlalchemy import MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.envelope import Envelope
+from faststream_outbox.outcomes.outcome import DONE, Outcome
 from faststream_outbox.publish import publish
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.outcome import DONE, Outcome
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import Names, make_outbox_table
 from faststream_outbox.sql import statements

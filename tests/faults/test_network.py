@@ -9,9 +9,9 @@ from sqlalchemy import MetaData, Table, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.outcome import DONE, Outcome
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.outcome import DONE, Outcome
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from faststream_outbox.sql.wire import Wire

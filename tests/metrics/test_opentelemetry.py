@@ -34,6 +34,11 @@ OUTBOX = {
     "messaging.outbox.listener_lost",
     "messaging.outbox.loop_crashes",
     "messaging.outbox.hook_failed",
+    "messaging.outbox.sequenced",
+    "messaging.outbox.gap_age_seconds",
+    "messaging.outbox.slots_held",
+    "messaging.outbox.keys_halted",
+    "messaging.outbox.groups_expired",
 }
 
 

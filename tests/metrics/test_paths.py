@@ -8,8 +8,8 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Retry
-from faststream_outbox.queue.retry import ConstantRetry, NoRetry
 from tests.metrics.readings import Reading
 from tests.queue.rig import Rig
 from tests.waiting import eventually

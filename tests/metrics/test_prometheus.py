@@ -36,6 +36,11 @@ NEW = {
     "faststream_outbox_listener_lost",
     "faststream_outbox_loop_crashes",
     "faststream_outbox_hook_failed",
+    "faststream_outbox_sequenced",
+    "faststream_outbox_gap_age_seconds",
+    "faststream_outbox_slots_held",
+    "faststream_outbox_keys_halted",
+    "faststream_outbox_groups_expired",
 }
 
 

@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
+from faststream_outbox.envelope import Envelope, checked
+from faststream_outbox.publish.rows import MOST_BYTES, checked_batch, hints_of, ids_of, insertion, portions
 from faststream_outbox.wakeup.hint import Hint
 
 LATER = timedelta(hours=1)
@@ -20,7 +22,11 @@ def message(**fields: Any) -> Envelope:
     ("envelopes", "name"),
     [
         ([message()], "publish_one"),
-        ([message(), message()], "publish_many"),
+        ([message(), message()], "publish_alike"),
+        ([message(), message(key="k")], "publish_many"),
+        ([message(), message(queue="b")], "publish_many"),
+        ([message(), message(priority=1)], "publish_many"),
+        ([message(), message(activate_in=timedelta(seconds=1))], "publish_many"),
         ([message(timer_id="t")], "publish_timers"),
         ([message(), message(timer_id="t")], "publish_timers"),
     ],
@@ -81,3 +87,14 @@ def test_message_that_was_due_long_ago_asks_for_a_look_below_the_floor(ago: time
 def test_due_time_by_the_calendar_is_told_in_seconds() -> None:
     (hint,) = _hints(message(activate_at=datetime.now(UTC) + LATER))
     assert 3590 < hint.due_in <= 3600
+
+
+@given(st.lists(st.sampled_from([0, 10, 3_000_000, 5_000_000, 7_999_999]), max_size=12), st.integers(1, 8))
+def test_portions_are_all_rows_in_order_and_none_is_too_large(sizes: list[int], most: int) -> None:
+    rows = [checked(message(body=bytes(size), key=str(place))) for place, size in enumerate(sizes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("faststream_outbox.publish.rows.MOST_ROWS", most)
+        parts = list(portions(rows))
+    assert [row for part in parts for row in part] == rows
+    assert all(len(part) <= most for part in parts)
+    assert all(sum(len(row.payload) for row in part) <= MOST_BYTES for part in parts)

@@ -1,5 +1,6 @@
 """What costs others more with every message costs the same here: locks, page writes, pages read, connections."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 from uuid import uuid4
@@ -10,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events import table as told
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, Retry
-from faststream_outbox.queue.lane import BEGINNING
+from faststream_outbox.queue.lane import BEGINNING, GRACE
 from faststream_outbox.sql import Statement, statements
 from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import Rig
@@ -142,6 +143,9 @@ async def test_a_claim_does_not_cost_more_after_a_churn_under_an_old_snapshot(
     await rig.work(done, fetch_batch_size=100)
     first = await cost_of_a_claim(rig, last)
     await churn()
+    # What fell due within the grace is walked again, and the first look after it begins where the last hint came.
+    await asyncio.sleep(GRACE)
+    await cost_of_a_claim(rig, last)
     later = await cost_of_a_claim(rig, last)
     assert later <= 2 * first, f"{first} pages before, {later} after"
 

@@ -8,9 +8,9 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption, InvalidOptionType
+from faststream_outbox.outcomes.retry import NoRetry
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
-from faststream_outbox.queue.retry import NoRetry
 
 COUNTS = ("max_workers", "fetch_batch_size", "crash_limit", "max_deliveries", "batch_size")
 SECONDS = ("min_fetch_interval", "max_fetch_interval", "lease_ttl_seconds")

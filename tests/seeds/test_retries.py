@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, ExponentialRetry, LinearRetry, NoRetry, OutboxBroker
-from faststream_outbox.queue.retry import _RetryStrategyTemplate
+from faststream_outbox.outcomes.retry import _RetryStrategyTemplate
 from tests.seeds.outside import Outside
 from tests.seeds.running import run
 from tests.waiting import eventually

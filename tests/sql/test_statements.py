@@ -14,10 +14,13 @@ from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import make_outbox_table
+from faststream_outbox.schema.log_tables import LogNames, make_log_tables
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import Statement, statements
 
 NAMES = Names(table="outbox", dead="outbox_dlq", channel="outbox_outbox")
+LOG_NAMES = LogNames.of(make_log_tables(MetaData()))
+OF_THE_LOG = ("aside", "group", "log", "position", "tick")
 BARE = Names(table="outbox", dead=None, channel="outbox_outbox")
 FILES = sorted(file.name for file in resources.files(package).iterdir() if file.name.endswith(".sql"))
 HEADINGS = {
@@ -33,7 +36,7 @@ def compiled(body: str) -> Statement:
 
 @pytest.mark.parametrize(("file", "name"), ALL)
 def test_statement_is_named_described_and_filled(file: str, name: str) -> None:
-    statement = statements(file, NAMES)[name]
+    statement = statements(file, LOG_NAMES if file in OF_THE_LOG else NAMES)[name]
     assert statement.name == name
     assert statement.description.endswith(".")
     assert "{" not in statement.dollar.replace("'{}'", "")

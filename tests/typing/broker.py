@@ -43,6 +43,7 @@ from faststream_outbox.annotations import (
 )
 from faststream_outbox.annotations import OutboxBroker as Broker
 from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.overview import Unprocessed
 from faststream_outbox.queue.claim import Claim
 
@@ -137,7 +138,7 @@ async def handle(
     tenant: Annotated[str, Context("message.headers.tenant", default="")],
 ) -> Order:
     assert_type(message.correlation_id, str)
-    assert_type(message.raw_message, Claim)
+    assert_type(message.raw_message, Claim | Delivery)
     assert_type(session, AsyncSession)
     assert_type(await outbox.publish(order, "mails"), int | None)
     assert_type(client.is_healthy, bool)

@@ -10,6 +10,7 @@ from faststream_outbox.wakeup.watcher import (
     IDLE_INTERVAL,
     LONGEST_POKE,
     POKING_SECONDS,
+    SLEEPY_INTERVAL,
     Tide,
     Watcher,
 )
@@ -76,9 +77,10 @@ def _readings(tide: Tide, value: int, until: float) -> tuple[int, int]:
     return reads, pokes
 
 
-def test_idle_sequence_is_read_seldom() -> None:
-    reads, pokes = _readings(Tide(last=5), 5, until=10.0)
-    assert reads == pytest.approx(10.0 / IDLE_INTERVAL, abs=2)
+@pytest.mark.parametrize(("moved_at", "interval"), [(0.0, IDLE_INTERVAL), (float("-inf"), SLEEPY_INTERVAL)])
+def test_idle_sequence_is_read_seldom(moved_at: float, interval: float) -> None:
+    reads, pokes = _readings(Tide(last=5, moved_at=moved_at), 5, until=10.0)
+    assert reads == pytest.approx(10.0 / interval, abs=2)
     assert pokes == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.queue.failure import (
+from faststream_outbox.outcomes.failure import (
     MAX_EXCEPTION,
     MAX_MESSAGE,
     MAX_TRACEBACK,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.queue.outcome import (
+from faststream_outbox.outcomes.outcome import (
     DONE,
     RELEASE,
     SETTLED,
@@ -20,7 +20,7 @@ from faststream_outbox.queue.outcome import (
     Undecided,
     resolved,
 )
-from faststream_outbox.queue.retry import ConstantRetry, NoRetry
+from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ERROR = ValueError("no such order")

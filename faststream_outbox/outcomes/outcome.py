@@ -1,15 +1,15 @@
 """What can become of a claimed message: a closed set of types, and the rule that makes them final.
 
 Handlers return an `Outcome`; `resolved` turns what leaves a choice open (a retry without a delay, no
-decision at all) into one that can be written. Pure. Used by `worker` and read by `settler`.
+decision at all) into one that can be written. Pure. Used by the engines.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
 
-from faststream_outbox.queue.delay import bounded_seconds
-from faststream_outbox.queue.retry import next_delay
+from faststream_outbox.outcomes.delay import bounded_seconds
+from faststream_outbox.outcomes.retry import next_delay
 
 OnUndecided = Literal["retry", "release", "done", "dead"]
 

@@ -1,7 +1,7 @@
 """An error as text that PostgreSQL is sure to store.
 
 A dead letter must never fail to be written because of what the handler raised: exceptions whose
-`repr` raises, NUL characters, lone surrogates, megabytes of text. Used by `settler`.
+`repr` raises, NUL characters, lone surrogates, megabytes of text. Used by the engines.
 """
 
 import traceback

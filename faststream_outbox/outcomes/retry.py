@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.queue.delay import LONGEST_DELAY_SECONDS, bounded_seconds, in_utc, is_number
+from faststream_outbox.outcomes.delay import LONGEST_DELAY_SECONDS, bounded_seconds, in_utc, is_number
 
 
 @runtime_checkable

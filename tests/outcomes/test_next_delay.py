@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.queue.delay import LONGEST_DELAY_SECONDS
-from faststream_outbox.queue.retry import (
+from faststream_outbox.outcomes.delay import LONGEST_DELAY_SECONDS
+from faststream_outbox.outcomes.retry import (
     DEFAULT_RETRY,
     ConstantRetry,
     ExponentialRetry,

@@ -1,0 +1,72 @@
+"""What a topic's subscriber may ask for: names and options, checked at the line that registers it.
+
+An option that means nothing for a topic is refused, not ignored. Called by the registrator.
+"""
+
+from collections.abc import Sequence
+
+from faststream.exceptions import IncorrectState
+
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.log.slots import SLOTS, checked_group, checked_uri
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.schema.log_tables import LogTables
+
+WITHOUT_LOG = (
+    "Topics need the log's tables and an engine: OutboxBroker(engine, outbox_table=…, "
+    "log_tables=make_log_tables(metadata, 'outbox_log'))."
+)
+
+
+def check_log_tables(tables: LogTables | None) -> None:
+    """Refuse a topic where there is no table for it, also in tests."""
+    if tables is None:
+        raise IncorrectState(WITHOUT_LOG)
+
+
+def checked_topic(topic: object, group: object, queues: str | Sequence[str]) -> str:
+    """The name of a topic that a group reads."""
+    if queues:
+        msg = f"A subscriber reads queues ({queues!r}) or a topic ({topic!r}), not both: register two."
+        raise InvalidOption(msg)
+    if group is None:
+        msg = f"A subscriber of a topic needs a group: subscriber(topic={topic!r}, group='billing'). Each reads all."
+        raise InvalidOptionType(msg)
+    checked_group(group)
+    return checked_uri(topic, "topic")
+
+
+def check_no_group(group: object) -> None:
+    """Refuse a group without a topic."""
+    if group is not None:
+        msg = f"group={group!r} is for topics: subscriber(topic=…, group={group!r}). Workers share a queue anyway."
+        raise InvalidOption(msg)
+
+
+def check_priority(topic: str | None, priority: int) -> None:
+    """Refuse a publisher that every message of would be refused."""
+    if topic is not None and priority:
+        msg = "A topic takes no priority: every group reads its messages in the order of their commits. Use a queue."
+        raise InvalidOption(msg)
+
+
+def check_topic_options(options: WorkerOptions, *, has_hook: bool) -> None:
+    """Refuse what a topic does not have."""
+    usual = WorkerOptions()
+    reasons = {
+        "max_deliveries": "count attempts with retry_strategy",
+        "crash_limit": "a topic counts no deliveries",
+        "on_undecided": "an undecided message is tried again",
+        "on_lease_lost": "an outcome without its lease is not written",
+        "batch_wait": "a batch is what is there",
+    }
+    for name, reason in reasons.items():
+        if getattr(options, name) != getattr(usual, name):
+            msg = f"{name} means nothing for a topic: {reason}."
+            raise InvalidOption(msg)
+    if has_hook:
+        msg = "on_terminal_failure means nothing for a topic: listen to the event Died, and see Outbox.parked."
+        raise InvalidOption(msg)
+    if options.max_workers > SLOTS:
+        msg = f"max_workers of a topic is at most {SLOTS}, the number of its slots, not {options.max_workers}."
+        raise InvalidOption(msg)

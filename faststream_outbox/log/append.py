@@ -1,0 +1,169 @@
+"""Publishing to the log: rows in the caller's transaction, and a token to wait by.
+
+Never commits, flushes or rolls back. A taken event_id is found without an error of the database, so the
+caller's transaction stays usable whatever was chosen. Numbers are drawn by the INSERT itself, after the
+transaction has its xid: the sequencer's argument stands on that. Used by `Outbox` and by the broker.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import md5
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+from faststream_outbox.errors import InvalidOption, OutboxError
+from faststream_outbox.log.message import CheckedMessage, OutboxMessage, checked
+from faststream_outbox.schema.log_tables import LogNames, LogTables
+from faststream_outbox.sql import Statement, statements
+from faststream_outbox.sql.through import AnySession, AnySyncSession, Rows, Through, through, through_sync
+from faststream_outbox.wakeup.after_commit import tell_after_commit
+from faststream_outbox.wakeup.hint import Hint
+
+OnDuplicate = Literal["error", "ignore"]
+Tell = Callable[[Hint], None]
+
+_KEY_CLASS = 0x6F75  # One number for the locks of keys, so that they meet no other locks of the application.
+
+
+class DuplicateMessage(OutboxError, ValueError):
+    """An event_id was published before; pass `on_duplicate="ignore"` to leave such messages out."""
+
+
+class SequenceBehind(OutboxError, RuntimeError):
+    """The log's sequence lies behind its messages, as in a copy that did not carry it; roll back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What was published, to wait for: `await outbox.wait_until_caught_up(token, "group")` after the commit."""
+
+    positions: tuple[int, ...]
+
+
+def _statement(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage]) -> tuple[Statement, dict[str, Any]]:
+    sql = statements("log", LogNames.of(tables, opened.schema_map))
+    if len(rows) == 1 and not tables.is_partitioned:
+        row = rows[0]
+        return sql["append_one"], {
+            "uri": row.uri,
+            "slot": row.slot,
+            "payload": row.payload,
+            "body": row.body,
+            "metadata": row.metadata,
+            "event_id": None if row.event_id is None else str(row.event_id),
+        }
+    return sql["append_to_partitions" if tables.is_partitioned else "append"], {
+        "uris": [row.uri for row in rows],
+        "slots": [row.slot for row in rows],
+        "payloads": [row.payload for row in rows],
+        "bodies": [row.body for row in rows],
+        "metadata": [row.metadata for row in rows],
+        "event_ids": [None if row.event_id is None else str(row.event_id) for row in rows],
+    }
+
+
+def _locks(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage]) -> tuple[Statement, dict[str, Any]]:
+    numbers = sorted({_lock_number(row.uri) for row in rows})
+    sql = statements("log", LogNames.of(tables, opened.schema_map))
+    return sql["lock_keys"], {"class": _KEY_CLASS, "numbers": numbers}
+
+
+def _lock_number(uri: str) -> int:
+    return int.from_bytes(md5(uri.encode(), usedforsecurity=False).digest()[:4], signed=True)
+
+
+def _token(rows: Sequence[CheckedMessage], written: Rows, on_duplicate: OnDuplicate) -> Token:
+    behind = [row[0] for row in written if row[0] <= (row[2] or 0)]
+    unnamed = sum(row.event_id is None for row in rows) - sum(row[1] is None for row in written)
+    if behind or unnamed:
+        # Behind every cursor, where nobody would ever read it; or in the place of another message, and left out.
+        msg = (
+            "The log's sequence gives out numbers that are taken already. The database is a copy without its "
+            "sequences: roll back and call setup(), or start a consumer, which mends it."
+        )
+        raise SequenceBehind(msg)
+    if len(written) < len(rows) and on_duplicate == "error":
+        # Not every driver makes UUIDs of them.
+        there = {UUID(str(row[1])) for row in written if row[1] is not None}
+        taken = {str(row.given_id) for row in rows if row.event_id is not None and row.event_id not in there}
+        names = ", ".join(sorted(taken)) or "one twice in this call"
+        msg = (
+            f"Published before, by event_id: {names}. Roll back, or pass on_duplicate='ignore' to leave out what "
+            "is there already."
+        )
+        raise DuplicateMessage(msg)
+    return Token(tuple(row[0] for row in written))
+
+
+def _wake(opened: Through, tell: Tell | None) -> None:
+    if tell is None:
+        return
+    if opened.is_autocommit:
+        tell(Hint(None))
+    elif opened.session is not None:
+        tell_after_commit(opened.session, tell, [Hint(None)])
+
+
+async def append(
+    session: AnySession,
+    tables: LogTables,
+    messages: Sequence[OutboxMessage],
+    *,
+    on_duplicate: OnDuplicate = "error",
+    strict_key_order: bool = False,
+    tell: Tell | None = None,
+) -> Token:
+    """Insert the messages in the session's transaction, in one statement."""
+    rows = _checked(messages, on_duplicate)
+    if not rows:
+        return Token(())
+    if isinstance(session, async_scoped_session):
+        session = session()
+    if isinstance(session, AsyncSession | AsyncConnection):
+        # In one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
+        return await session.run_sync(_append, tables, rows, on_duplicate, strict_key_order, tell)
+    opened = await through(session, tables.log)
+    if strict_key_order:
+        await opened.fetch(*_locks(opened, tables, rows))
+    written = await opened.fetch(*_statement(opened, tables, rows))
+    _wake(opened, tell)
+    return _token(rows, written, on_duplicate)
+
+
+def append_sync(
+    session: AnySyncSession,
+    tables: LogTables,
+    messages: Sequence[OutboxMessage],
+    *,
+    on_duplicate: OnDuplicate = "error",
+    strict_key_order: bool = False,
+    tell: Tell | None = None,
+) -> Token:
+    """As `append`, for a sync session or connection."""
+    rows = _checked(messages, on_duplicate)
+    return _append(session, tables, rows, on_duplicate, strict_key_order, tell) if rows else Token(())
+
+
+def _checked(messages: Sequence[OutboxMessage], on_duplicate: str) -> list[CheckedMessage]:
+    if on_duplicate not in ("error", "ignore"):
+        msg = f"on_duplicate must be 'error' or 'ignore', not {on_duplicate!r}."
+        raise InvalidOption(msg)
+    return [checked(message) for message in messages]
+
+
+def _append(
+    session: AnySyncSession,
+    tables: LogTables,
+    rows: Sequence[CheckedMessage],
+    on_duplicate: OnDuplicate,
+    strict_key_order: bool,
+    tell: Tell | None,
+) -> Token:
+    opened = through_sync(session, tables.log)
+    if strict_key_order:
+        opened.fetch_sync(*_locks(opened, tables, rows))
+    written = opened.fetch_sync(*_statement(opened, tables, rows))
+    _wake(opened, tell)
+    return _token(rows, written, on_duplicate)

@@ -1,0 +1,178 @@
+"""The log's client: everything that the readers of one process share for one log.
+
+Three connections at most, however many groups and readers: one reads and settles, one sequences, one
+listens. They open on first use; the loops (sequencing, renewing, listening) run while a consumer does.
+The application's engine is never closed. Built by `Outbox` and by the broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox.events import Events
+from faststream_outbox.events import table as told
+from faststream_outbox.events.journal import keep_journal
+from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.log.reader import Reader
+from faststream_outbox.log.sequencer import Sequencer, Ticker
+from faststream_outbox.log.spans import BEGINNING, Cursor
+from faststream_outbox.log.timeline import Timeline
+from faststream_outbox.outcomes.outcome import Dead, Outcome, Retry
+from faststream_outbox.schema.log_tables import LogNames, LogTables
+from faststream_outbox.service import Service
+from faststream_outbox.sql import statements
+from faststream_outbox.sql.wire import Wire
+from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.listener import Listener, listening
+
+logger = logging.getLogger("faststream_outbox")
+
+CHANGED = "changed"
+"""What is sent when members or waiting messages of a group have changed, in place of a tick."""
+
+
+class LogClient:
+    """Connections, loops and wake-ups of one log in one process."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        tables: LogTables,
+        *,
+        events: Events | None = None,
+        listen: bool = True,
+        listen_dsn: str | None = None,
+        log: logging.Logger | None = logger,
+        wires: Callable[[], Wire] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.tables = tables
+        self.names = LogNames.of(tables)
+        self.events = events or Events()
+        if events is None and log is not None:
+            keep_journal(self.events, log)
+        make = wires or (lambda: Wire(engine))
+        self.wire = make()
+        self._tick_wire = make()
+        self.timeline = Timeline(self.names)
+        self.sequencer = Sequencer(self._tick_wire, self.names, self.timeline, self.events)
+        self.ticker = Ticker(self.sequencer, self.timeline, self._wake, self.events)
+        self._readers: list[Reader] = []
+        self.ending: set[asyncio.Task[None]] = set()
+        """Workers that are on their way out."""
+        services: list[tuple[str, Callable[[], Any]]] = [
+            ("outbox ticker", self.ticker.run),
+            ("outbox keeper", self._keep),
+        ]
+        if listen:
+            heard = wires() if wires else Wire(listening(engine, listen_dsn))
+            self.listener = Listener(heard, self.names, self.events, self._heard, uuid4().hex)
+            services.append(("outbox log listener", self.listener.run))
+        self._services = [Service(name, loop, self._crashed) for name, loop in services]
+        self._changing = asyncio.Lock()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether every loop that consumers need is alive; also so without consumers."""
+        if not self._readers:
+            return True
+        return all(service.is_running for service in self._services) and all(one.is_alive() for one in self._readers)
+
+    async def attach(self, reader: Reader) -> None:
+        """Serve this reader; the first one starts the loops."""
+        async with self._changing:
+            self._readers.append(reader)
+            for service in self._services:
+                service.start()
+
+    async def detach(self, reader: Reader) -> None:
+        """Serve this reader no more; the last one ends the loops."""
+        async with self._changing:
+            if reader in self._readers:
+                self._readers.remove(reader)
+            if not self._readers:
+                for service in self._services:
+                    await service.stop()
+
+    async def close(self) -> None:
+        """Close the connections, once workers that are stopping have stopped; they open again on next use."""
+        if self.ending:
+            await asyncio.wait(list(self.ending))
+        async with self._changing:
+            for service in self._services:
+                await service.stop()
+            self._readers.clear()
+            await self.wire.close()
+            await self._tick_wire.close()
+
+    async def earliest(self) -> Cursor:
+        """The place before everything."""
+        return BEGINNING
+
+    async def latest(self) -> Cursor:
+        """The place behind everything that is committed now."""
+        await self.sequencer.catch_up()
+        rows = await self.wire.fetch(statements("position", self.names)["last_place"], {})
+        return Cursor(*rows[0]) if rows else BEGINNING
+
+    async def call(self) -> None:
+        """Tell readers, here and in other processes, that members or waiting messages have changed."""
+        sql = statements("group", self.names)
+        await self.wire.fetch(sql["call"], {"channel": self.names.channel, "payload": CHANGED})
+        self._unsettle()
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler."""
+        return AsyncSession(self.engine, expire_on_commit=False)
+
+    def published(self, _: Hint) -> None:
+        """Messages of this process were committed."""
+        self.ticker.poke()
+
+    def tell(self, reader: Reader, ended: Sequence[tuple[Delivery, Outcome, float]]) -> None:
+        """Tell what became of messages, now that it is written."""
+        events = self.events
+        for delivery, outcome, duration in ended:
+            message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
+            match outcome:
+                case Retry(delay=delay, error=error):
+                    events.emit(told.Retried(*message, duration, delay or 0.0, error))
+                case Dead(reason=reason, error=error):
+                    events.emit(told.Died(*message, duration, reason, True, error))
+                case _:
+                    if told.Handled in events:
+                        events.emit(told.Handled(*message, duration))
+
+    def _wake(self) -> None:
+        for reader in self._readers:
+            reader.wake.set()
+
+    def _unsettle(self) -> None:
+        for reader in self._readers:
+            reader.is_unsettled = True
+            reader.wake.set()
+
+    def _heard(self, hint: Hint) -> None:
+        payload = hint.queue
+        if payload is not None and payload.isdecimal():
+            self.ticker.heard(int(payload))
+        else:
+            self._unsettle()
+
+    async def _keep(self) -> None:
+        """Renew every lease and membership, a few times in its life."""
+        while True:
+            ttl = min((reader.options.lease_ttl_seconds for reader in self._readers), default=15.0)
+            await asyncio.sleep(ttl / 4)
+            for reader in list(self._readers):
+                try:
+                    await reader.keep()
+                except Exception as error:  # noqa: BLE001 - told, and tried again well before the lease ends
+                    self.events.emit(told.ConnectionLost("renewing", error))
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        self.events.emit(told.LoopCrashed(name, error))

@@ -1,0 +1,264 @@
+"""Handling a batch: every message gets its turn, its outcome, and a place to wait if it failed.
+
+A failure blocks its key and nothing else: what follows it under the same key is deferred, in order, and
+the cursor moves on. A transient error of the database puts off without counting. Nothing is open while a
+handler runs. Called by `consumer`, `dispatching` and `iterating`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from time import perf_counter
+
+from faststream_outbox.events import table as told
+from faststream_outbox.log.blocked import DEFERRED, PARKED, RETRY, Aside
+from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.log.reader import Batch, Reader
+from faststream_outbox.log.spans import Cursor
+from faststream_outbox.outcomes.failure import described
+from faststream_outbox.outcomes.outcome import DONE, Dead, Done, Outcome, Release, Retry, Settled, resolved
+from faststream_outbox.sql.through import AnySession
+
+Call = Callable[[Delivery], Awaitable[Outcome]]
+BatchCall = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
+
+SETTLE_SECONDS = 0.25
+"""Progress is written at least this often while a batch takes its time."""
+
+TRANSIENT_PAUSE = 1.0
+"""Seconds until a message is tried again whose failure was the database's."""
+
+_TRANSIENT = ("08", "53", "40001", "40P01", "57P0", "25006")
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether the database said that trying again may help: connections, resources, conflicts, shutdowns."""
+    seen = 0
+    while error is not None and seen < 10:
+        if getattr(error, "connection_invalidated", False):
+            # SQLAlchemy's word for a connection that died under a statement.
+            return True
+        for holder in (error, getattr(error, "orig", None)):
+            state = getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)
+            if isinstance(state, str) and state.startswith(_TRANSIENT):
+                return True
+        error, seen = error.__cause__, seen + 1
+    return False
+
+
+def put_off(outcome: Outcome) -> Outcome:
+    """The outcome, where a transient error does not count and does not ask the strategy."""
+    if isinstance(outcome, Retry) and is_transient(outcome.error):
+        return Retry(TRANSIENT_PAUSE if outcome.delay is None else outcome.delay, outcome.error, counts=False)
+    return outcome
+
+
+def aside_of(delivery: Delivery, outcome: Outcome, reader: Reader) -> tuple[Aside | None, Outcome]:
+    """Where a message waits after this outcome, None if it is done; and the outcome with nothing left open."""
+    final = resolved(
+        put_off(outcome),
+        strategy=reader.options.retry_strategy,
+        on_undecided="retry",
+        now=datetime.now(UTC),
+        first_attempt_at=delivery.first_attempt_at,
+        attempts_count=delivery.attempts + 1,
+    )
+    place = (delivery.position, delivery.tick, delivery.slot, delivery.uri)
+    match final:
+        case Retry(delay=delay, error=error, counts=counts):
+            return Aside(*place, RETRY, delivery.attempts + int(counts), delay or 0.0, described(error)), final
+        case Dead(error=error):
+            return Aside(*place, PARKED, delivery.attempts + 1, 0.0, described(error)), final
+        case Done() | Settled() | Release():
+            return None, final
+
+
+class Handling:
+    """One batch on its way through a handler."""
+
+    def __init__(self, reader: Reader, batch: Batch) -> None:
+        self.reader = reader
+        self.batch = batch
+        self.reached: Cursor | None = None
+        """The place behind the last message that is dealt with."""
+        self._all_at_once = False
+        self._held_up: set[str] = set()
+        self._written_up: set[str] = set()
+        self._written_halts: dict[int, Cursor] = {}
+        self._unwritten: Counter[str] = Counter()
+        self._told = told.Started in reader.client.events
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        self._settled_at = loop.time()
+
+    async def run(self, call: Call, *, release: bool = False) -> None:
+        """Handle the messages one by one, and settle."""
+        reader, batch = self.reader, self.batch
+        is_whole = True
+        try:
+            for delivery in batch.deliveries:
+                if reader.is_stopping:
+                    is_whole = False
+                    break
+                if self.may_run(delivery) and not await self._one(delivery, call):
+                    is_whole = False
+                    break
+                self.reached = delivery.cursor
+                if reader.is_unsettled and delivery is not batch.deliveries[-1]:
+                    # Slots may have to change hands: others must not wait for a whole batch of slow messages.
+                    is_whole = False
+                    break
+                if self.is_time_to_settle():
+                    await self.write()
+        except BaseException:
+            # Cancelled: what is done must not come again.
+            await asyncio.shield(self.finish(is_whole=False, release=release))
+            raise
+        await self.finish(is_whole=is_whole, release=release)
+
+    async def run_whole(self, call: BatchCall, *, release: bool = False) -> None:
+        """Hand all messages to the handler at once, and settle."""
+        self._all_at_once = True
+        ready = [delivery for delivery in self.batch.deliveries if self.may_run(delivery)]
+        began = perf_counter()
+        outcomes: Sequence[Outcome] = []
+        if ready:
+            for delivery in ready:
+                self._start(delivery)
+            try:
+                outcomes = await call(ready)
+            except asyncio.CancelledError:
+                await asyncio.shield(self.finish(is_whole=False, release=release))
+                raise
+            except Exception as error:  # noqa: BLE001 - a failed attempt, kept with each message
+                outcomes = [Retry(error=error)] * len(ready)
+        if any(isinstance(outcome, Release) for outcome in outcomes):
+            await self.finish(is_whole=False, release=release)
+            return
+        duration = perf_counter() - began
+        if any(isinstance(outcome, Settled) for outcome in outcomes):
+            for delivery, outcome in zip(ready, outcomes, strict=True):
+                self.end(delivery, outcome, duration)
+            await self.reader.committed(self.batch, self.batch.end)
+            return
+        for delivery, outcome in zip(ready, outcomes, strict=True):
+            if not isinstance(outcome, Done | Settled) and delivery.uri in self._held_up:
+                self._defer(delivery)
+            else:
+                self.end(delivery, outcome, duration)
+        await self.finish(is_whole=True, release=release)
+
+    def begin_again(self) -> None:
+        """Forget what became of messages and was not written: their transaction has been rolled back."""
+        batch = self.batch
+        batch.forget()
+        self._held_up, batch.halts = set(self._written_up), dict(self._written_halts)
+        self._unwritten.clear()
+
+    def keep(self) -> None:
+        """What became of messages is written now."""
+        self._written_up |= self._held_up
+        self._written_halts = dict(self.batch.halts)
+        self._unwritten.clear()
+
+    def may_run(self, delivery: Delivery) -> bool:
+        """Whether it may run: its slot is held, and nothing of its key waits in front of it."""
+        reader, batch = self.reader, self.batch
+        if delivery.slot in batch.halts or not reader.holding.holds(delivery.slot):
+            return False
+        if delivery.uri in self._held_up or (not batch.is_aside and delivery.uri in reader.blocked):
+            waiting = reader.blocked.waiting(delivery.uri) + self._unwritten[delivery.uri]
+            if not batch.is_aside and waiting >= reader.blocked.most:
+                self._halt(delivery, waiting)
+            else:
+                self._defer(delivery)
+            return False
+        return True
+
+    def _defer(self, delivery: Delivery) -> None:
+        if not self.batch.is_aside:
+            place = (delivery.position, delivery.tick, delivery.slot, delivery.uri)
+            self.batch.asides.append(Aside(*place, DEFERRED))
+            self._unwritten[delivery.uri] += 1
+
+    def _halt(self, delivery: Delivery, waiting: int) -> None:
+        reader = self.reader
+        self.batch.halts[delivery.slot] = Cursor(delivery.tick, delivery.position - 1)
+        reader.client.events.emit(told.KeyHalted(reader.group.name, reader.group.uri, delivery.uri, waiting))
+
+    async def _one(self, delivery: Delivery, call: Call) -> bool:
+        """Run the handler on one message; False if it was not handled and comes again as it is."""
+        self._start(delivery)
+        began = perf_counter()
+        outcome: Outcome
+        try:
+            outcome = await call(delivery)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if self.reader.is_stopping or (task is not None and task.cancelling()):
+                raise
+            outcome = Retry(error=error)
+        except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the message
+            outcome = Retry(error=error)
+        if isinstance(outcome, Release):
+            return False
+        self.end(delivery, outcome, perf_counter() - began)
+        if isinstance(outcome, Settled):
+            await self.reader.committed(self.batch, delivery.cursor)
+            self.keep()
+        return True
+
+    async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
+        """Finish messages in their handler's own transaction, with all that came before them; or raise `LeaseLost`."""
+        reached = self.batch.end if self._all_at_once else deliveries[0].cursor
+        # Not noted in the batch: the commit may yet fail.
+        done = [delivery.position for delivery in deliveries]
+        await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+
+    def _start(self, delivery: Delivery) -> None:
+        delivery.handling = self
+        if self._told:
+            reader = self.reader
+            size = len(delivery.payload)
+            event = told.Started(reader.group.uri, reader.name, delivery.position, delivery.deliveries_count, size)
+            reader.client.events.emit(event)
+
+    def end(self, delivery: Delivery, outcome: Outcome, duration: float = 0.0) -> None:
+        """Note what became of a message."""
+        batch = self.batch
+        if outcome is DONE or isinstance(outcome, Settled):
+            if batch.is_aside and outcome is DONE:
+                batch.done.append(delivery.position)
+            batch.ended.append((delivery, outcome, duration))
+            return
+        aside, final = aside_of(delivery, outcome, self.reader)
+        batch.ended.append((delivery, final, duration))
+        if aside is None:
+            if batch.is_aside:
+                batch.done.append(delivery.position)
+            return
+        batch.asides.append(aside)
+        if aside.state != PARKED or self.reader.blocked.hold:
+            self._held_up.add(delivery.uri)
+            self._unwritten[delivery.uri] += 1
+
+    def is_time_to_settle(self) -> bool:
+        """Whether progress should be written although the batch is not over."""
+        return self._time() - self._settled_at > SETTLE_SECONDS
+
+    async def write(self) -> None:
+        """Write how far the batch has come."""
+        if self.reached is not None:
+            await self.reader.settle(self.batch, self.reached)
+        self.keep()
+        self._settled_at = self._time()
+
+    async def finish(self, *, is_whole: bool, release: bool) -> None:
+        """Write how far the batch came."""
+        reader, batch = self.reader, self.batch
+        reached = batch.end if is_whole else self.reached
+        if reached is not None or batch.is_aside:
+            await reader.settle(batch, reached or batch.end, release=release)
+        elif release:
+            await reader.holding.release()

@@ -1,0 +1,288 @@
+"""`Outbox`: the ordered log, for applications without FastStream.
+
+`publish` writes in the caller's transaction. `dispatch` handles one batch, `run` handles until it is told
+to stop, `async for` hands out messages one by one. Every consumer group reads everything, in order per URI,
+and can be put anywhere in the log. A handler that raises has its message set aside, and tried again later.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, overload
+
+from sqlalchemy import MetaData
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+
+from faststream_outbox.errors import InvalidOptionType, LeaseLost
+from faststream_outbox.events import Events
+from faststream_outbox.log.append import OnDuplicate, Token, append, append_sync
+from faststream_outbox.log.client import LogClient
+from faststream_outbox.log.consumer import Consumer
+from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.log.dispatching import Dispatched, Subscriber, Tally, plainly
+from faststream_outbox.log.handling import Handling
+from faststream_outbox.log.iterating import deliveries
+from faststream_outbox.log.message import OutboxMessage
+from faststream_outbox.log.options import OnParked, ReadOptions, Start, checked_share
+from faststream_outbox.log.parking import Parking
+from faststream_outbox.log.reader import Reader
+from faststream_outbox.log.slots import partition
+from faststream_outbox.log.standing import Standing, group_of
+from faststream_outbox.log.transactional import TransactionalSubscriber, handle_in_transaction
+from faststream_outbox.outcomes.outcome import DONE
+from faststream_outbox.outcomes.retry import DEFAULT_RETRY
+from faststream_outbox.schema.check import validate_log_schema
+from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox.sql.through import AnySession, AnySyncSession
+
+
+class Outbox(Standing):
+    """An ordered log on PostgreSQL, with consumer groups."""
+
+    def __init__(
+        self,
+        session_pool: AsyncEngine | async_sessionmaker[AsyncSession],
+        outbox_table: str = "outbox",
+        offsets_table: str = "outbox_offsets",
+        batch_size: int = 100,
+        *,
+        tables: LogTables | None = None,
+        schema: str | None = None,
+        lease_ttl_seconds: float = 15.0,
+        retry_strategy: object = None,
+        on_parked: OnParked = "skip",
+        max_deferred: int = 10_000,
+        start: Start = "earliest",
+        strict_key_order: bool = False,
+        listen: bool = True,
+        listen_dsn: str | None = None,
+        events: Events | None = None,
+    ) -> None:
+        self.engine = _engine_of(session_pool)
+        self.tables = tables or make_log_tables(MetaData(schema=schema), outbox_table, offsets_table)
+        self.options = ReadOptions(
+            batch_size=batch_size,
+            lease_ttl_seconds=lease_ttl_seconds,
+            retry_strategy=DEFAULT_RETRY if retry_strategy is None else retry_strategy,
+            on_parked=on_parked,
+            max_deferred=max_deferred,
+            start=start,
+        )
+        self._strict = strict_key_order
+        self.client = LogClient(self.engine, self.tables, events=events, listen=listen, listen_dsn=listen_dsn)
+        self.parked = Parking(self.client)
+
+    async def setup(self) -> None:
+        """Create what is missing of the tables, and mend the sequence after a copy that did not carry it."""
+        async with self.engine.begin() as connection:
+            metadata = self.tables.log.metadata
+            await connection.run_sync(lambda sync: metadata.create_all(sync, tables=list(self.tables.all)))
+        await self.client.sequencer.look()
+
+    async def validate_schema(self) -> None:
+        """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be."""
+        await validate_log_schema(self.engine, self.tables)
+
+    async def cleanup(self) -> None:
+        """Stop what runs and close the connections; the engine stays open."""
+        await self.client.close()
+
+    async def __aenter__(self) -> "Outbox":
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.cleanup()
+
+    async def publish(
+        self, session: AnySession, *messages: OutboxMessage, on_duplicate: OnDuplicate = "error"
+    ) -> Token:
+        """Write messages in the session's transaction, with one statement; a token to wait by."""
+        return await append(
+            session,
+            self.tables,
+            messages,
+            on_duplicate=on_duplicate,
+            strict_key_order=self._strict,
+            tell=self.client.published,
+        )
+
+    def publish_sync(
+        self, session: AnySyncSession, *messages: OutboxMessage, on_duplicate: OnDuplicate = "error"
+    ) -> Token:
+        """As `publish`, for a sync Session or Connection, with no event loop."""
+        return append_sync(session, self.tables, messages, on_duplicate=on_duplicate, strict_key_order=self._strict)
+
+    @overload
+    async def dispatch(
+        self,
+        subscriber: Subscriber,
+        consumer_group: str = "",
+        uri: str = "",
+        worker_id: int = 0,
+        num_workers: int = 1,
+        *,
+        batch_size: int | None = None,
+    ) -> Dispatched: ...
+
+    @overload
+    async def dispatch(
+        self,
+        subscriber: TransactionalSubscriber,
+        consumer_group: str = "",
+        uri: str = "",
+        worker_id: int = 0,
+        num_workers: int = 1,
+        *,
+        transactional: bool,
+        batch_size: int | None = None,
+    ) -> Dispatched: ...
+
+    async def dispatch(
+        self,
+        subscriber: Any,
+        consumer_group: str = "",
+        uri: str = "",
+        worker_id: int = 0,
+        num_workers: int = 1,
+        *,
+        transactional: bool = False,
+        batch_size: int | None = None,
+    ) -> Dispatched:
+        """Handle the next batch of a group, and give its slots back; what was done, true if anything.
+
+        Does nothing while another process reads the group's slots.
+        """
+        share = partition(*checked_share(worker_id, num_workers, "worker_id and num_workers"))
+        reader = self._reader(consumer_group, uri, fixed=share)
+        tally = Tally()
+        reader.told = tally.hear
+        renewing = self._renew_by_and_by(reader)
+        try:
+            await reader.arrange()
+            batch = await reader.next_batch(batch_size)
+            if batch is None:
+                await self.client.sequencer.catch_up()
+                batch = await reader.next_batch(batch_size, is_idle=True)
+            if batch is None:
+                return Dispatched()
+            if transactional:
+                with suppress(LeaseLost):
+                    # Rolled back, or done before without our hearing of it: the next dispatch begins at the truth.
+                    await handle_in_transaction(Handling(reader, batch), subscriber)
+            else:
+                await Handling(reader, batch).run(plainly(subscriber), release=True)
+            return tally.dispatched(batch.passed + batch.stopped)
+        finally:
+            renewing()
+            await asyncio.shield(_given_back(reader))
+
+    def _renew_by_and_by(self, reader: Reader) -> Callable[[], None]:
+        """Keep the leases alive while a handler takes its time; costs nothing where it does not."""
+        loop = asyncio.get_running_loop()
+        running: set[asyncio.Task[None]] = set()
+        timer: asyncio.TimerHandle
+
+        def renew() -> None:
+            nonlocal timer
+            running.add(loop.create_task(reader.holding.renew()))
+            timer = loop.call_later(reader.options.lease_ttl_seconds / 4, renew)
+
+        def end() -> None:
+            timer.cancel()
+
+        timer = loop.call_later(reader.options.lease_ttl_seconds / 4, renew)
+        return end
+
+    async def run(
+        self,
+        subscriber: Any,
+        consumer_group: str = "",
+        uri: str = "",
+        process_id: int = 0,
+        num_processes: int = 1,
+        concurrency: int = 1,
+        poll_interval: float = 1.0,
+        stop_event: asyncio.Event | None = None,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        """Handle messages of a group until `stop_event` is set, or until cancelled.
+
+        Processes that call this with the same group share its slots by themselves. With `num_processes`
+        the shares are fixed, as in `process_id * concurrency + local_id` of `num_processes * concurrency`.
+        """
+        checked_share(process_id, num_processes, "process_id and num_processes")
+        checked_share(0, concurrency, "concurrency")
+        total = num_processes * concurrency
+        checked_share(0, total, "num_processes times concurrency")
+        consumers: list[Consumer] = []
+        for local in range(concurrency):
+            share = partition(process_id * concurrency + local, total) if num_processes > 1 else None
+            reader = self._reader(consumer_group, uri, fixed=share, poll_interval=poll_interval)
+            consumers.append(Consumer(reader, _handler(subscriber, transactional=transactional)))
+        stopped = stop_event or asyncio.Event()
+        try:
+            await Consumer.start_all(consumers)
+            await stopped.wait()
+        except asyncio.CancelledError:
+            # Now is now: messages in hand are left to the next one who reads.
+            await asyncio.shield(_stopped(consumers, timeout=0.0))
+            raise
+        await _stopped(consumers, timeout=None)
+
+    def __aiter__(self) -> AsyncIterator[OutboxMessage]:
+        return self.messages()
+
+    async def messages(self, consumer_group: str = "", uri: str = "") -> AsyncIterator[OutboxMessage]:
+        """Messages of a group, for ever; each is handled when the next one is asked for."""
+        handed = deliveries(self._reader(consumer_group, uri), undecided=DONE)
+        try:
+            async for delivery in handed:
+                yield delivery.message
+        finally:
+            await handed.aclose()  # type: ignore[attr-defined]
+
+    def deliveries(self, consumer_group: str = "", uri: str = "") -> AsyncIterator[Delivery]:
+        """Deliveries of a group, for ever: `async with delivery as message`, or ack, nack and park by hand."""
+        return deliveries(self._reader(consumer_group, uri))
+
+    def _reader(
+        self, group: str, uri: str, *, fixed: tuple[int, int] | None = None, poll_interval: float = 1.0
+    ) -> Reader:
+        options = replace(self.options, poll_interval=poll_interval)
+        return Reader(self.client, group_of(group, uri), options, fixed=fixed)
+
+
+def _engine_of(pool: Any) -> AsyncEngine:
+    if isinstance(pool, AsyncEngine):
+        return pool
+    bound = pool.kw.get("bind") if isinstance(pool, async_sessionmaker) else None
+    if isinstance(bound, AsyncEngine):
+        return bound
+    msg = f"session_pool must be an AsyncEngine, or an async_sessionmaker bound to one, not {pool!r}."
+    raise InvalidOptionType(msg)
+
+
+async def _stopped(consumers: Sequence[Consumer], timeout: float | None) -> None:
+    await asyncio.gather(*(consumer.stop(timeout) for consumer in consumers))
+
+
+async def _given_back(reader: Reader) -> None:
+    await reader.write_progress(release=True)
+    if reader.holding.spans or reader.is_unsettled:
+        await reader.holding.give_back()
+
+
+def _handler(subscriber: Any, *, transactional: bool) -> Callable[[Handling], Awaitable[None]]:
+    if transactional:
+        return lambda handling: handle_in_transaction(handling, subscriber)
+
+    call = plainly(subscriber)
+    return lambda handling: handling.run(call)

@@ -1,0 +1,92 @@
+"""For operators: what is set aside, and what to do about it.
+
+A parked message has failed for good for one group. It can be retried as if for the first time, or ended:
+`resolve` for one that was dealt with by hand, `skip` for whatever waits, parked or not. Readers hear of it
+and go on. Reached as `Outbox.parked`.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from faststream_outbox.log.message import OutboxMessage, read_payload
+from faststream_outbox.log.slots import checked_filter, checked_group
+from faststream_outbox.sql import statements
+
+if TYPE_CHECKING:
+    from faststream_outbox.log.client import LogClient
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A message that waits in a group: `retry`, `deferred` behind another one of its key, or `parked`."""
+
+    group: str
+    uri: str
+    position: int
+    tick: int
+    key: str
+    state: str
+    attempts: int
+    due: datetime | None
+    first_attempt_at: datetime | None
+    updated_at: datetime
+    error_type: str | None
+    error_message: str | None
+    traceback: str | None
+    message: OutboxMessage | None
+
+
+class Parking:
+    """Messages of one log that are set aside."""
+
+    def __init__(self, client: "LogClient") -> None:
+        self._client = client
+        self._sql = statements("aside", client.names)
+
+    async def list(
+        self,
+        consumer_group: str | None = None,
+        uri: str | None = None,
+        *,
+        state: str | None = "parked",
+        key: str | None = None,
+        limit: int = 1000,
+    ) -> Sequence[SetAside]:
+        """What is set aside, in the log's order; `state=None` is everything that waits."""
+        values = {"group": consumer_group, "uri": uri, "state": state, "key": key, "limit": limit}
+        return [_read(row) for row in await self._client.wire.fetch(self._sql["list_aside"], values)]
+
+    async def retry(
+        self, consumer_group: str, uri: str = "", *, positions: Sequence[int] | None = None
+    ) -> Sequence[int]:
+        """Let parked messages run again: these, or all of the group; their positions."""
+        values = {"positions": None if positions is None else [*positions]}
+        return await self._change("retry_aside", consumer_group, uri, values)
+
+    async def resolve(self, consumer_group: str, *positions: int, uri: str = "") -> Sequence[int]:
+        """End parked messages that were dealt with by hand; their positions."""
+        return await self._change("drop_aside", consumer_group, uri, {"positions": [*positions], "any_state": False})
+
+    async def skip(self, consumer_group: str, *positions: int, uri: str = "") -> Sequence[int]:
+        """End messages that wait, parked or not, without handling them; their positions."""
+        return await self._change("drop_aside", consumer_group, uri, {"positions": [*positions], "any_state": True})
+
+    async def _change(self, name: str, group: str, uri: str, values: dict[str, Any]) -> Sequence[int]:
+        names = {"group": checked_group(group), "uri": checked_filter(uri)}
+        rows = await self._client.wire.fetch(self._sql[name], {**names, **values})
+        if rows:
+            await self._client.call()
+        return [row[0] for row in rows]
+
+
+def _read(row: Sequence[Any]) -> SetAside:
+    group, uri, position, tick, _slot, key, state, attempts, due, first, updated, kind, text, trace = row[:14]
+    message = None
+    if row[16] is not None:
+        metadata = json.loads(row[16])
+        payload = read_payload(row[14], row[15], metadata)
+        message = OutboxMessage(key, payload, metadata, row[17], position, row[18], tick)
+    return SetAside(group, uri, position, tick, key, state, attempts, due, first, updated, kind, text, trace, message)

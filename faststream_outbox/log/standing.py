@@ -1,0 +1,114 @@
+"""Where groups stand, and how to change that: the half of `Outbox` that operators and tests use.
+
+Positions, seeking, waiting, lag, gaps and retention. Whatever changes a group's place happens in the
+caller's transaction.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.events import Events
+from faststream_outbox.log.append import Token
+from faststream_outbox.log.client import LogClient
+from faststream_outbox.log.holding import Group
+from faststream_outbox.log.partitions import Partitions
+from faststream_outbox.log.positions import Lag, Place, Positions, lags, lags_by_slot
+from faststream_outbox.log.retention import Cleaned, clean
+from faststream_outbox.log.slots import checked_filter, checked_group
+from faststream_outbox.log.spans import Cursor
+from faststream_outbox.schema.log_tables import LogTables
+from faststream_outbox.sql import statements
+from faststream_outbox.sql.through import AnySession
+
+
+def group_of(name: str, uri: str) -> Group:
+    """The group of this name that reads this URI."""
+    return Group(checked_group(name), checked_filter(uri))
+
+
+class Standing:
+    """Places of groups in one log."""
+
+    engine: AsyncEngine
+    tables: LogTables
+    client: LogClient
+
+    @property
+    def events(self) -> Events:
+        """What happens, for whoever listens."""
+        return self.client.events
+
+    async def get_position(self, session: AnySession, consumer_group: str = "", uri: str = "") -> tuple[int, int]:
+        """Transaction and offset of the last message before which the group has handled everything."""
+        return await (await Positions.through(self.tables, session)).get(group_of(consumer_group, uri))
+
+    async def set_position(
+        self,
+        session: AnySession,
+        consumer_group: str = "",
+        uri: str = "",
+        transaction_id: int = 0,
+        offset: int = 0,
+    ) -> None:
+        """Put a group behind the message at `offset`; with neither, at the beginning."""
+        positions = await Positions.through(self.tables, session)
+        await positions.set(group_of(consumer_group, uri), transaction_id, offset)
+
+    async def get_cursor(self, session: AnySession, consumer_group: str = "", uri: str = "") -> Cursor:
+        """The group's place in the log's own order."""
+        return await (await Positions.through(self.tables, session)).cursor(group_of(consumer_group, uri))
+
+    async def seek(self, session: AnySession, place: Place, consumer_group: str = "", uri: str = "") -> Cursor:
+        """Put a group to "earliest", "latest", a time, a cursor, or before the message with an event_id."""
+        if place == "latest":
+            await self.client.sequencer.catch_up()
+        positions = await Positions.through(self.tables, session)
+        cursor = await positions.find(place)
+        await positions.put(group_of(consumer_group, uri), cursor)
+        return cursor
+
+    async def wait_until_caught_up(
+        self, token: Token, consumer_group: str = "", uri: str = "", *, timeout: float | None = 30.0
+    ) -> None:
+        """Wait until a group has handled, or parked, what was published under the token and committed."""
+        values = {**group_of(consumer_group, uri).values, "positions": list(token.positions)}
+        sql = statements("position", self.client.names)["unread"]
+        pause = 0.002
+        async with asyncio.timeout(timeout):
+            while (await self.client.wire.fetch(sql, values))[0][0]:
+                await asyncio.sleep(pause)
+                pause = min(0.1, pause * 1.5)
+
+    async def lag(self, consumer_group: str | None = None, uri: str | None = None) -> list[Lag]:
+        """Messages and seconds that each span of slots is behind, of one group or of all."""
+        await self.client.sequencer.catch_up()
+        return await lags(self.client.wire, self.client.names, consumer_group, uri)
+
+    async def lag_by_slot(self, consumer_group: str, uri: str = "") -> dict[int, tuple[int, float]]:
+        """Messages and seconds that each slot of a group is behind, where it is."""
+        await self.client.sequencer.catch_up()
+        return await lags_by_slot(self.client.wire, self.client.names, group_of(consumer_group, uri))
+
+    async def open_gaps(self, age: float = 1.0) -> list[dict[str, Any]]:
+        """Numbers that are drawn and not visible for so many seconds, with the sessions that may own them."""
+        return await self.client.sequencer.old_gaps(age)
+
+    async def clean(
+        self, *, older_than: timedelta = timedelta(days=7), group_expires_after: timedelta = timedelta(days=30)
+    ) -> Cleaned:
+        """Delete what is older and read by every group that was heard of in that time."""
+        return await clean(
+            self.client.wire,
+            self.client.names,
+            self.events,
+            older_than=older_than,
+            group_expires_after=group_expires_after,
+            partitions=Partitions(self.engine, self.tables, 1) if self.tables.is_partitioned else None,
+        )
+
+    def partitions(self, size: int = 1_000_000) -> Partitions:
+        """The parts of a log that was described with `partitioned=True`, each of so many positions."""
+        return Partitions(self.engine, self.tables, size)

@@ -1,0 +1,41 @@
+"""Checks that options of both engines share: counts, seconds, and one of several words.
+
+Called when a worker or a reader is described, so that the error points at the line that did it.
+"""
+
+import math
+from collections.abc import Sequence
+
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
+
+LONGEST_SECONDS = 365 * 24 * 3600.0
+
+
+def check_count(name: str, value: object, *, most: int | None = None) -> None:
+    """Refuse what is no number of at least one."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        msg = f"{name} must be an int, not {type(value).__name__}."
+        raise InvalidOptionType(msg)
+    if value < 1:
+        msg = f"{name} must be at least 1, not {value}."
+        raise InvalidOption(msg)
+    if most is not None and value > most:
+        msg = f"{name} must be at most {most:,}, not {value}."
+        raise InvalidOption(msg)
+
+
+def check_seconds(name: str, value: object, *, zero: bool = False) -> None:
+    """Refuse what is no finite time above zero, or from zero on."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        msg = f"{name} must be a number of seconds, not {type(value).__name__}."
+        raise InvalidOptionType(msg)
+    if not math.isfinite(value) or value > LONGEST_SECONDS or value < 0 or (value == 0 and not zero):
+        msg = f"{name} must be a finite number of seconds above 0, not {value}."
+        raise InvalidOption(msg)
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse what is none of the words that are allowed."""
+    if value not in allowed:
+        msg = f"{name} must be one of {tuple(allowed)}, not {value!r}."
+        raise InvalidOption(msg)

@@ -1,0 +1,249 @@
+"""The tables of the ordered log, on the caller's own MetaData, for Alembic, `create_all` or `Outbox.setup`.
+
+Seven plain tables; no function, trigger or extension in the database. `position` has no default: an
+INSERT that does not draw its number as the library does fails, instead of breaking the order. The
+numbers come from the sequence behind `drawn` of the head, which a table carries through migrations
+and dumps. Cursors and leases are updated in place (HOT): no index mentions what an update changes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import md5
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, UUID
+
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.schema.names import checked_identifier, quoted, quoted_name
+from faststream_outbox.schema.tables import NAME_LENGTH
+
+URI_LENGTH = 1024
+LAST_SLOT = 255
+NO_BOUND = 2**63 - 1
+"""The bound of a gap that no later tick has bounded yet."""
+
+_LOG_SUFFIXES = ("_event_id_uq", "_body_ck", "_head_drawn_seq", "_aside_key_idx", "_gaps_bound_idx", "_ticks_at_idx")
+_OFFSETS_SUFFIXES = ("_slots_ck",)
+
+
+@dataclass(frozen=True, slots=True)
+class LogTables:
+    """The tables of one log."""
+
+    log: Table
+    head: Table
+    gaps: Table
+    ticks: Table
+    offsets: Table
+    members: Table
+    aside: Table
+
+    @property
+    def all(self) -> tuple[Table, ...]:
+        """Every table, the log first."""
+        return (self.log, self.head, self.gaps, self.ticks, self.offsets, self.members, self.aside)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the log consists of partitions by position."""
+        return self.log.dialect_options["postgresql"]["partition_by"] is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LogNames:
+    """Everything that statements of the log need to know about the tables, as SQL text."""
+
+    texts: tuple[tuple[str, str], ...]
+    channel: str
+
+    @classmethod
+    def of(cls, tables: LogTables, schema_map: Mapping[str | None, str | None] | None = None) -> "LogNames":
+        """Names of a log's tables."""
+        names = {name: quoted_name(getattr(tables, name), schema_map) for name in cls._NAMED}
+        schema = tables.head.schema if schema_map is None else schema_map.get(tables.head.schema, tables.head.schema)
+        sequence = quoted(f"{tables.head.name}_drawn_seq", schema)
+        literal = sequence.replace("'", "''")
+        return cls((*names.items(), ("sequence", sequence), ("sequence_name", literal)), _channel(tables.log, schema))
+
+    def places(self) -> Mapping[str, str]:
+        """What stands for `{log}`, `{head}` and the like."""
+        return dict(self.texts)
+
+    _NAMED = ("log", "head", "gaps", "ticks", "offsets", "members", "aside")
+
+
+def _channel(log: Table, schema: str | None) -> str:
+    """The channel of a log's wake-ups; logs of one name in several schemas have their own."""
+    name = f"outbox_{log.name}"
+    if schema is None:
+        return name
+    return f"{name[:30]}_{md5(f'{schema}.{log.name}'.encode(), usedforsecurity=False).hexdigest()[:16]}"
+
+
+def make_log_tables(
+    metadata: MetaData,
+    outbox_table: str = "outbox",
+    offsets_table: str = "outbox_offsets",
+    *,
+    partitioned: bool = False,
+) -> LogTables:
+    """Describe the log's tables on `metadata`, under its schema and naming convention.
+
+    `partitioned=True` makes the log a table partitioned by position, whose old parts are dropped instead
+    of deleted; an event_id is then unique within a partition only.
+    """
+    name = checked_identifier(outbox_table, _LOG_SUFFIXES)
+    offsets_name = checked_identifier(offsets_table, _OFFSETS_SUFFIXES)
+    key = name if metadata.schema is None else f"{metadata.schema}.{name}"
+    if key in metadata.tables:
+        msg = (
+            f"The MetaData has a table {name!r} already, such as the queue's. Name the log otherwise: "
+            "make_log_tables(metadata, 'outbox_log')."
+        )
+        raise InvalidOption(msg)
+    return LogTables(
+        log=_log(metadata, name, partitioned=partitioned),
+        head=_head(metadata, f"{name}_head"),
+        gaps=_gaps(metadata, f"{name}_gaps"),
+        ticks=_ticks(metadata, f"{name}_ticks"),
+        offsets=_offsets(metadata, offsets_name),
+        members=_members(metadata, f"{name}_members"),
+        aside=_aside(metadata, f"{name}_aside"),
+    )
+
+
+def _log(metadata: MetaData, name: str, *, partitioned: bool) -> Table:
+    table = Table(
+        name,
+        metadata,
+        Column("position", BigInteger, primary_key=True, autoincrement=False),
+        Column("uri", String(URI_LENGTH), nullable=False),
+        Column("slot", SmallInteger, nullable=False),
+        # json and not jsonb: the text comes back as it was, down to 1.0 and the order of keys.
+        Column("payload", JSON, nullable=True),
+        Column("body", LargeBinary, nullable=True),
+        Column("metadata", JSON, nullable=False),
+        Column("event_id", UUID(as_uuid=True), nullable=True),
+        Column("created_at", DateTime(timezone=True), nullable=False),
+        Column("transaction_id", BigInteger, nullable=False),
+        CheckConstraint("(payload IS NULL) <> (body IS NULL)", name=f"{name}_body_ck"),
+        postgresql_partition_by="RANGE (position)" if partitioned else None,
+    )
+    if not partitioned:
+        present = table.c.event_id.is_not(None)
+        Index(f"{name}_event_id_uq", table.c.event_id, unique=True, postgresql_where=present)
+    return table
+
+
+def _head(metadata: MetaData, name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("one", Boolean, primary_key=True, server_default=text("true")),
+        Column("high", BigInteger, nullable=False, server_default=text("0")),
+        Column("tick", BigInteger, nullable=False, server_default=text("0")),
+        Column("snapshot", Text, nullable=True),
+        Column("drawn", BigInteger, Identity(always=False), nullable=False),
+        CheckConstraint("one", name=f"{name}_one_ck"),
+        postgresql_with={"fillfactor": 10},
+    )
+
+
+def _gaps(metadata: MetaData, name: str) -> Table:
+    table = Table(
+        name,
+        metadata,
+        Column("id", BigInteger, Identity(always=False), primary_key=True),
+        Column("lo", BigInteger, nullable=False),
+        Column("hi", BigInteger, nullable=False),
+        Column("bound", BigInteger, nullable=False, server_default=text(str(NO_BOUND))),
+        Column("since", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+    )
+    Index(f"{name}_bound_idx", table.c.bound)
+    return table
+
+
+def _ticks(metadata: MetaData, name: str) -> Table:
+    table = Table(
+        name,
+        metadata,
+        Column("tick", BigInteger, primary_key=True, autoincrement=False),
+        Column("lows", ARRAY(BigInteger), nullable=False),
+        Column("highs", ARRAY(BigInteger), nullable=False),
+        Column("count", Integer, nullable=False),
+        Column("at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+    )
+    Index(f"{name}_at_idx", table.c.at)
+    return table
+
+
+def _offsets(metadata: MetaData, name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("consumer_group", String(NAME_LENGTH), primary_key=True),
+        Column("uri", String(URI_LENGTH), primary_key=True, server_default=text("''")),
+        Column("lo", SmallInteger, primary_key=True, autoincrement=False),
+        Column("hi", SmallInteger, nullable=False),
+        Column("tick", BigInteger, nullable=False, server_default=text("0")),
+        Column("position", BigInteger, nullable=False, server_default=text("0")),
+        Column("epoch", BigInteger, nullable=False, server_default=text("0")),
+        Column("owner", UUID(as_uuid=True), nullable=True),
+        Column("until", DateTime(timezone=True), nullable=True),
+        Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+        CheckConstraint(f"lo >= 0 AND lo <= hi AND hi <= {LAST_SLOT}", name=f"{name}_slots_ck"),
+        postgresql_with={"fillfactor": 30},
+    )
+
+
+def _members(metadata: MetaData, name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("consumer_group", String(NAME_LENGTH), primary_key=True),
+        Column("uri", String(URI_LENGTH), primary_key=True, server_default=text("''")),
+        Column("member", UUID(as_uuid=True), primary_key=True),
+        Column("until", DateTime(timezone=True), nullable=False),
+        postgresql_with={"fillfactor": 50},
+    )
+
+
+def _aside(metadata: MetaData, name: str) -> Table:
+    table = Table(
+        name,
+        metadata,
+        Column("consumer_group", String(NAME_LENGTH), primary_key=True),
+        Column("uri", String(URI_LENGTH), primary_key=True),
+        Column("position", BigInteger, primary_key=True, autoincrement=False),
+        Column("tick", BigInteger, nullable=False),
+        Column("slot", SmallInteger, nullable=False),
+        Column("key", String(URI_LENGTH), nullable=False),
+        Column("state", String(8), nullable=False),
+        Column("attempts", Integer, nullable=False, server_default=text("0")),
+        Column("due", DateTime(timezone=True), nullable=True),
+        Column("first_attempt_at", DateTime(timezone=True), nullable=True),
+        Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+        Column("error_type", Text, nullable=True),
+        Column("error_message", Text, nullable=True),
+        Column("traceback", Text, nullable=True),
+    )
+    columns = table.c
+    Index(f"{name}_key_idx", columns.consumer_group, columns.uri, columns.key, columns.tick, columns.position)
+    return table

@@ -1,0 +1,206 @@
+-- name: make_group
+-- Gives a group its first span: every slot, from a place in the log on.
+insert into {offsets} (consumer_group, uri, lo, hi, tick, position)
+values (:group::text, :uri::text, 0, 255, :tick::bigint, :position::bigint)
+on conflict do nothing
+
+-- name: spans
+-- The spans of a group, and whether anybody may take them.
+select o.lo, o.hi, o.tick, o.position, o.epoch, o.owner, (o.owner is null or o.until < clock_timestamp()) as is_free
+from {offsets} o
+where o.consumer_group = :group::text and o.uri = :uri::text
+order by o.lo
+
+-- name: take_range
+-- Leases the free spans that lie within a range of slots; one that a transaction is about to move is not free.
+with free as materialized (
+    select o.lo
+    from {offsets} o
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo >= :lo::smallint and o.hi <= :hi::smallint
+      and (o.owner is null or o.owner = :me::uuid or o.until < clock_timestamp())
+    for update skip locked
+)
+update {offsets} o
+set owner = :me::uuid, until = clock_timestamp() + make_interval(secs => :ttl::float8), epoch = o.epoch + 1,
+    updated_at = clock_timestamp()
+from free f
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = f.lo
+returning o.lo, o.hi, o.tick, o.position, o.epoch
+
+-- name: cut_span
+-- Makes two spans of one that is ours or free; whoever held it before can move neither.
+-- Not while somebody puts the whole group elsewhere: that must not miss the new one.
+with gate as materialized (
+    select where pg_try_advisory_xact_lock(hashtextextended(:group::text || chr(31) || :uri::text, 1869))
+), free as materialized (
+    select o.lo
+    from gate, {offsets} o
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = :lo::smallint and o.hi = :hi::smallint
+      and o.epoch = :epoch::bigint and (o.owner is null or o.owner = :me::uuid or o.until < clock_timestamp())
+    for update of o skip locked
+), cut as (
+    update {offsets} o
+    set hi = :at::smallint - 1, epoch = o.epoch + 1
+    from free f
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = f.lo
+    returning o.*
+)
+insert into {offsets} (consumer_group, uri, lo, hi, tick, position, epoch, owner, until)
+select c.consumer_group, c.uri, :at::smallint, :hi::smallint, c.tick, c.position, c.epoch, c.owner, c.until
+from cut c
+returning epoch
+
+-- name: join_spans
+-- Makes one span of neighbours that are ours and have come equally far.
+with gate as materialized (
+    select where pg_try_advisory_xact_lock(hashtextextended(:group::text || chr(31) || :uri::text, 1869))
+), held as materialized (
+    select o.lo, o.hi, o.tick, o.position
+    from gate, {offsets} o
+    join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo and o.epoch = a.epoch
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    for update of o skip locked
+), whole as materialized (
+    select min(h.lo) as lo, max(h.hi) as hi
+    from held h
+    having count(*) = cardinality(:los::smallint[]) and count(distinct (h.tick, h.position)) = 1
+), gone as (
+    delete from {offsets} o using whole w
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo > w.lo and o.hi <= w.hi
+)
+update {offsets} o
+set hi = w.hi, epoch = o.epoch + 1
+from whole w
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = w.lo
+returning o.lo, o.hi, o.tick, o.position, o.epoch
+
+-- name: release_spans
+-- Gives leases back; a row that somebody has locked is not ours any more.
+with held as materialized (
+    select o.lo
+    from {offsets} o
+    join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo and o.epoch = a.epoch
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    for update of o skip locked
+)
+update {offsets} o
+set owner = null, until = null, updated_at = clock_timestamp()
+from held h
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = h.lo
+returning o.lo
+
+-- name: renew_spans
+-- Lets leases begin anew, and returns those that are still ours.
+-- One whose cursor a handler's transaction is moving is left alone: nobody can take it before that transaction ends.
+with ours as materialized (
+    select o.lo, o.epoch
+    from {offsets} o
+    join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo and o.epoch = a.epoch
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+), idle as materialized (
+    select o.lo
+    from {offsets} o
+    join ours u on o.lo = u.lo and o.epoch = u.epoch
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    for update of o skip locked
+), renewed as (
+    update {offsets} o
+    set until = clock_timestamp() + make_interval(secs => :ttl::float8), updated_at = clock_timestamp()
+    from idle i
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = i.lo
+)
+select lo from ours
+
+-- name: advance
+-- Moves cursors that are ours, and with them puts messages aside; what is not ours is left alone.
+-- So is a cursor that does not stand where it is known to: an earlier try was committed and its answer was lost, or the
+-- database is a backup.
+with moved as (
+    update {offsets} o
+    set tick = a.tick, position = a.position, updated_at = clock_timestamp(),
+        owner = case when :release::boolean then null else o.owner end,
+        until = case when :release::boolean then null
+                     else clock_timestamp() + make_interval(secs => :ttl::float8) end
+    from unnest(:los::smallint[], :epochs::bigint[], :ticks::bigint[], :positions::bigint[], :from_ticks::bigint[],
+                :from_positions::bigint[]) a (lo, epoch, tick, position, from_tick, from_position)
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo and o.epoch = a.epoch
+      and o.owner = :me::uuid
+      and ((o.tick, o.position) = (a.from_tick, a.from_position)
+           or (:again::boolean and (o.tick, o.position) = (a.tick, a.position)))
+    returning o.lo, o.hi
+), aside as (
+    insert into {aside} (consumer_group, uri, position, tick, slot, key, state, attempts, due, first_attempt_at,
+                         error_type, error_message, traceback)
+    select :group::text, :uri::text, s.position, s.tick, s.slot, s.key, s.state, s.attempts,
+           clock_timestamp() + make_interval(secs => s.delay),
+           case when s.attempts > 0 then clock_timestamp() end, s.error_type, s.error_message, s.traceback
+    from unnest(:aside_positions::bigint[], :aside_ticks::bigint[], :aside_slots::smallint[], :aside_keys::text[],
+                :aside_states::text[], :aside_attempts::int[], :aside_delays::float8[], :aside_types::text[],
+                :aside_messages::text[], :aside_tracebacks::text[])
+         s (position, tick, slot, key, state, attempts, delay, error_type, error_message, traceback)
+    join moved m on s.slot between m.lo and m.hi
+    on conflict (consumer_group, uri, position) do nothing
+)
+select m.lo from moved m
+
+-- name: move
+-- As advance, with nothing to put aside; a row that somebody has locked is not ours any more.
+with a as materialized (
+    select o.lo, u.tick, u.position
+    from {offsets} o
+    join unnest(:los::smallint[], :epochs::bigint[], :ticks::bigint[], :positions::bigint[], :from_ticks::bigint[],
+                :from_positions::bigint[]) u (lo, epoch, tick, position, from_tick, from_position)
+      on o.lo = u.lo and o.epoch = u.epoch
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+      and ((o.tick, o.position) = (u.from_tick, u.from_position)
+           or (:again::boolean and (o.tick, o.position) = (u.tick, u.position)))
+    for update of o skip locked
+)
+update {offsets} o
+set tick = a.tick, position = a.position, updated_at = clock_timestamp(),
+    owner = case when :release::boolean then null else o.owner end,
+    until = case when :release::boolean then null else clock_timestamp() + make_interval(secs => :ttl::float8) end
+from a
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo
+returning o.lo
+
+-- name: release_all
+-- Gives back whatever a member holds, also what it does not know of.
+with held as materialized (
+    select o.lo
+    from {offsets} o
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    for update skip locked
+)
+update {offsets} o
+set owner = null, until = null, updated_at = clock_timestamp()
+from held h
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = h.lo
+returning o.lo
+
+-- name: heartbeat
+-- Says that a member lives, forgets those that do not, and counts the living.
+with mine as (
+    insert into {members} as m (consumer_group, uri, member, until)
+    values (:group::text, :uri::text, :me::uuid, clock_timestamp() + make_interval(secs => :ttl::float8))
+    on conflict (consumer_group, uri, member) do update set until = excluded.until
+    returning xmax = 0 as is_new
+), gone as (
+    delete from {members} d
+    where d.consumer_group = :group::text and d.uri = :uri::text and d.until < clock_timestamp()
+      and d.member <> :me::uuid
+)
+select 1 + count(*), (select is_new from mine)
+from {members} o
+where o.consumer_group = :group::text and o.uri = :uri::text and o.member <> :me::uuid
+  and o.until >= clock_timestamp()
+
+-- name: leave
+-- A member is no more.
+delete from {members} m
+where m.consumer_group = :group::text and m.uri = :uri::text and m.member = :me::uuid
+returning m.member
+
+-- name: call
+-- Tells the readers of this log that something has changed.
+select pg_notify(:channel::text, :payload::text)

@@ -1,0 +1,262 @@
+"""Starting and stopping subscribers of topics: what is in hand finishes, slots are free, nothing comes twice."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import pytest
+from faststream.exceptions import StopConsume
+from sqlalchemy import URL, Engine, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from faststream_outbox import OutboxBroker
+from faststream_outbox.annotations import OutboxSession
+from faststream_outbox.events.table import DrainTimedOut
+from faststream_outbox.log.slots import slot_of
+from tests.broker.topics.stage import Stage
+from tests.waiting import eventually
+
+
+class Slow:
+    """A handler that is held up at its first message."""
+
+    def __init__(self, stage: Stage, broker: OutboxBroker | None = None, **options: Any) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+        subscriber = (broker or stage.broker).subscriber(topic="orders", group="billing", **options)
+
+        @subscriber
+        async def handle(body: int) -> None:
+            self.begun.set()
+            await self.may_end.wait()
+            stage.seen.append(body)
+
+
+async def test_message_in_hand_finishes_and_the_next_one_does_not_begin(stage: Stage) -> None:
+    slow = Slow(stage)
+    await stage.publish(1, 2, 3, key="order-1")
+    await stage.broker.start()
+    await slow.begun.wait()
+    stopping = asyncio.create_task(stage.broker.stop())
+    await asyncio.sleep(0.05)
+    assert not stopping.done()
+    slow.may_end.set()
+    await stopping
+    assert stage.seen == [1]
+
+
+async def test_slots_are_free_at_once(stage: Stage) -> None:
+    slow = Slow(stage)
+    await stage.broker.start()
+    await stage.publish(1, key="order-1")
+    await slow.begun.wait()
+    slow.may_end.set()
+    await stage.broker.stop()
+    assert await stage.slots() == [(None, 256)]
+    assert await stage.sql(f"select 1 from {stage.log_tables.members.name}") == []
+
+
+async def test_another_member_goes_on_at_once_and_nothing_comes_twice(stage: Stage) -> None:
+    slow = Slow(stage, lease_ttl_seconds=60.0)
+    await stage.publish(*range(20), key="order-1")
+    await stage.broker.start()
+    await slow.begun.wait()
+    slow.may_end.set()
+    await stage.broker.stop()
+    other = stage.another()
+
+    @other.subscriber(topic="orders", group="billing")
+    async def handle(body: int) -> None:
+        stage.seen.append(body)
+
+    began = monotonic()
+    await other.start()
+    await stage.caught_up()
+    assert monotonic() - began < 5, "the leases of the first broker had to run out"
+    assert stage.seen == [*range(20)]
+
+
+async def test_batch_in_hand_finishes(stage: Stage) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @stage.broker.subscriber(topic="orders", group="billing", batch=True, batch_size=2)
+    async def handle(bodies: list[int]) -> None:
+        begun.set()
+        await may_end.wait()
+        stage.seen.append(bodies)
+
+    await stage.publish(1, 2, 3, key="order-1")
+    await stage.broker.start()
+    await begun.wait()
+    stopping = asyncio.create_task(stage.broker.stop())
+    await asyncio.sleep(0.05)
+    may_end.set()
+    await stopping
+    assert stage.seen == [[1, 2]]
+    await stage.broker.start()
+    await stage.caught_up()
+    assert stage.seen == [[1, 2], [3]]
+
+
+async def test_transaction_in_hand_commits(stage: Stage) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @stage.broker.subscriber(topic="orders", group="billing", transactional=True)
+    async def handle(body: int, session: OutboxSession) -> None:
+        await stage.write(session, body)
+        begun.set()
+        await may_end.wait()
+
+    await stage.publish(1, 2, key="order-1")
+    await stage.broker.start()
+    await begun.wait()
+    stopping = asyncio.create_task(stage.broker.stop())
+    await asyncio.sleep(0.05)
+    may_end.set()
+    await stopping
+    assert await stage.effect_numbers() == [1]
+    await stage.broker.start()
+    await stage.caught_up()
+    assert await stage.effect_numbers() == [1, 2]
+
+
+async def test_handler_that_takes_too_long_is_cancelled_and_its_message_comes_again(stage: Stage) -> None:
+    broker = stage.replace(graceful_timeout=0.1)
+    slow = Slow(stage, broker)
+    await stage.publish(1, 2, key="order-1")
+    await broker.start()
+    await slow.begun.wait()
+    await broker.stop()
+    assert stage.seen == []
+    assert [event.running for event in stage.witness.of(DrainTimedOut)] == [1]
+    assert await stage.slots() == [(None, 256)]
+    slow.may_end.set()
+    await broker.start()
+    await stage.caught_up()
+    assert stage.seen == [1, 2]
+
+
+async def test_idle_subscriber_stops_at_once(stage: Stage) -> None:
+    Slow(stage, max_workers=4, min_fetch_interval=5.0)
+    await stage.broker.start()
+    await stage.shared_by(4)
+    began = monotonic()
+    await stage.broker.stop()
+    assert monotonic() - began < 2
+
+
+@pytest.mark.parametrize("timeout", [None, 0.0])
+async def test_stopping_without_patience_gives_an_idle_subscribers_slots_back(
+    stage: Stage, timeout: float | None
+) -> None:
+    broker = stage.replace(graceful_timeout=timeout)
+    Slow(stage, broker)
+    await broker.start()
+    await stage.shared_by(1)
+    await broker.stop()
+    assert await stage.slots() == [(None, 256)]
+    assert stage.witness.of(DrainTimedOut) == []
+
+
+async def test_broker_can_be_started_again(stage: Stage) -> None:
+    slow = Slow(stage)
+    slow.may_end.set()
+    for number in range(3):
+        await stage.broker.start()
+        await stage.publish(number, key="order-1")
+        await stage.saw(number + 1)
+        await stage.broker.stop()
+    assert stage.seen == [0, 1, 2]
+
+
+async def test_stop_before_start_does_nothing(stage: Stage) -> None:
+    Slow(stage)
+    await stage.broker.stop()
+    assert await stage.slots() == []
+
+
+async def test_handler_that_says_so_stops_its_subscriber(stage: Stage) -> None:
+    """The message that says it is tried again, by whoever comes next, as under NACK_ON_ERROR any failure is."""
+
+    @stage.broker.subscriber(topic="orders", group="billing")
+    async def handle(body: int) -> None:
+        stage.seen.append(body)
+        raise StopConsume
+
+    await stage.publish(1, 2, keys=["a", "b"])
+    await stage.broker.start()
+    await stage.saw(1)
+
+    async def the_slots_are_free() -> bool:
+        return await stage.slots() == [(None, 256)]
+
+    await eventually(the_slots_are_free, 5.0)
+    assert stage.seen == [1]
+    assert [each.state for each in await stage.aside()] == ["retry"]
+
+
+async def test_stopping_leaves_no_connection_of_its_own(stage: Stage, database_url: URL, sync_engine: Engine) -> None:
+    named = {"application_name": "stopped_topics"}
+    engine = create_async_engine(database_url, connect_args={"server_settings": named})
+    broker = stage.another(engine=engine)
+    Slow(stage, broker).may_end.set()
+    await broker.start()
+    await stage.publish(1, key="order-1")
+    await stage.saw(1)
+    await broker.stop()
+    await engine.dispose()
+
+    def no_connection_is_left() -> bool:
+        with sync_engine.connect() as connection:
+            asked = "select count(*) from pg_stat_activity where application_name = 'stopped_topics'"
+            return not connection.execute(text(asked)).scalar_one()
+
+    await eventually(no_connection_is_left)
+
+
+async def test_other_member_finishes_when_a_handler_stops_its_subscriber(stage: Stage) -> None:
+    both, may_end = asyncio.Barrier(2), asyncio.Event()
+
+    @stage.broker.subscriber(topic="orders", group="billing", max_workers=2)
+    async def handle(body: int) -> None:
+        if len(stage.seen) < 2:
+            stage.seen.append("begun")
+            await both.wait()
+            if body % 2 == 0:
+                raise StopConsume
+            await may_end.wait()
+            stage.seen.append("ended")
+
+    await stage.broker.start()
+    await stage.shared_by(2)
+    # Keys of the one and of the other member.
+    even, odd = (next(str(n) for n in range(99) if (slot_of(f"orders/{n}") < 128) is low) for low in (True, False))
+    await stage.publish(0, 1, keys=[even, odd])
+    await stage.saw(2)
+    may_end.set()
+    await stage.saw(3)
+
+    async def the_slots_are_free() -> bool:
+        return [owner for owner, _ in await stage.slots()] == [None]
+
+    await eventually(the_slots_are_free)
+    assert [each.state for each in await stage.aside()] == ["retry"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
+async def test_handler_that_takes_longer_than_its_lease_keeps_it(stage: Stage) -> None:
+    slow = Slow(stage, lease_ttl_seconds=1.0)
+    other = stage.another()
+
+    @other.subscriber(topic="orders", group="billing", lease_ttl_seconds=1.0)
+    async def handle(body: int) -> None:
+        stage.seen.append(("other", body))
+
+    await stage.broker.start()
+    await stage.publish(1, key="order-1")
+    await slow.begun.wait()
+    await other.start()
+    await asyncio.sleep(2.5)
+    slow.may_end.set()
+    await stage.caught_up()
+    assert stage.seen == [1]

@@ -1,0 +1,72 @@
+"""The account of a log: from what was committed and what a reader did to what went wrong.
+
+Versions of a name count from 1 without a gap, in the order of their commits; so the last version of each name is
+the whole truth. Pure, so that `test_log_account` can show that each kind of wrong is seen.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Event = tuple[str, int]
+"""A name and its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogAccount:
+    """Counts, and everything that must be empty."""
+
+    committed: int
+    done: int
+    parked: int
+    lost: frozenset[Event]
+    """Committed, and neither done nor parked."""
+    ghosts: frozenset[Event]
+    """Done or parked, although never committed."""
+    twice: frozenset[Event]
+    """Done more than once, or done and parked."""
+    disordered: tuple[Event, ...]
+    """Done for the first time after a later version of the same name."""
+
+    def wrongs(self) -> dict[str, object]:
+        """What went wrong, by its name."""
+        named = ("lost", "ghosts", "twice", "disordered")
+        return {name: getattr(self, name) for name in named if getattr(self, name)}
+
+    def __str__(self) -> str:
+        return (
+            f"committed {self.committed} = done {self.done} + parked {self.parked}; lost {len(self.lost)}, "
+            f"ghosts {len(self.ghosts)}, twice {len(self.twice)}, order broken {len(self.disordered)}"
+        )
+
+
+def log_account(versions: Mapping[str, int], done: Sequence[Event], parked: Iterable[Event] = ()) -> LogAccount:
+    """Draw it up from the last committed version of each name, and what was done in the order of doing."""
+    committed = {(name, version) for name, last in versions.items() for version in range(1, last + 1)}
+    times = Counter(done)
+    aside = set(parked)
+    return LogAccount(
+        committed=len(committed),
+        done=len(times),
+        parked=len(aside),
+        lost=frozenset(committed - set(times) - aside),
+        ghosts=frozenset((set(times) | aside) - committed),
+        twice=frozenset({event for event, count in times.items() if count > 1} | (set(times) & aside)),
+        disordered=tuple(_disordered(done)),
+    )
+
+
+def _disordered(done: Iterable[Event]) -> Iterable[Event]:
+    latest: dict[str, int] = {}
+    seen: set[Event] = set()
+    for name, version in done:
+        if (name, version) not in seen and version < latest.get(name, 0):
+            yield name, version
+        seen.add((name, version))
+        latest[name] = max(version, latest.get(name, 0))
+
+
+def percentile(seconds: Iterable[float], percent: float) -> float:
+    """So many percent are not larger."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

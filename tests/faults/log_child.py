@@ -1,0 +1,179 @@
+"""A process of the log's fault tests: reads a group and does something, or only sequences.
+
+`python -m tests.faults.log_child '<LogPart as JSON>'`. Says on its standard output where it is, one word a line;
+ends in its next handler on SIGUSR1, gracefully on SIGTERM, and at once when its standard input ends, so that it
+outlives no test.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import asyncpg
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from faststream_outbox.errors import LeaseLost
+from faststream_outbox.events import table as told
+from faststream_outbox.log import Outbox, OutboxMessage
+from faststream_outbox.log.reader import Reader
+from faststream_outbox.outcomes.retry import ConstantRetry
+from faststream_outbox.sql.wire import Wire
+from tests.faults.child import LOST, READY, hang_at, say
+from tests.faults.log_scene import log_tables
+
+EXITED = 3
+"""The exit code of a child that ended in the middle of a batch."""
+MOST_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """What a child plays."""
+
+    world: str
+    record: str
+    seed: int
+    group: str = ""
+    """Empty sequences only, as often as it can."""
+    transactional: bool = False
+    driver: str = "asyncpg"
+    concurrency: int = 1
+    hang: str | None = None
+    """`handler`, `commit` (with everything written in the transaction, and nothing committed), or `tick`."""
+    shortest: float = 0.0
+    longest: float = 0.0
+    """Seconds that a handler takes at least and at most."""
+    failures: float = 0.0
+    """The share of runs that fail; those of poison always do."""
+    poison: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def is_poison(name: str, version: int, share: float) -> bool:
+    """Whether this message fails whenever and wherever it runs."""
+    digest = hashlib.sha256(f"{name} {version}".encode()).digest()
+    return int.from_bytes(digest[:4]) < share * 2**32
+
+
+class Performer:
+    """One outbox with its handlers."""
+
+    def __init__(self, part: LogPart, record: asyncpg.Pool) -> None:
+        self._part = part
+        self._record = record
+        self._chance = random.Random(f"{part.seed} {os.getpid()}")
+        self.is_to_exit = False
+        """Whether the next handler ends the process on the spot, in the middle of its batch."""
+        self._engine = create_async_engine(part.world.replace("postgresql://", f"postgresql+{part.driver}://"))
+        retry = ConstantRetry(delay_seconds=0.05, max_attempts=MOST_ATTEMPTS)
+        self.outbox = Outbox(self._engine, tables=log_tables(), retry_strategy=retry, **part.options)
+        events = self.outbox.events
+        events.subscribe(lambda _: say(LOST), told.LeaseLost)
+        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, told.ConnectionLost)
+        events.subscribe(lambda held: say(f"slots {held.slots}"), told.SlotsHeld)
+
+    async def read(self, ended: asyncio.Event) -> None:
+        """Read the group until `ended` is set."""
+        part = self._part
+        handler: Any = self._with_effect if part.transactional else self._plainly
+        say(READY)
+        await self.outbox.run(
+            handler,
+            part.group,
+            concurrency=part.concurrency,
+            poll_interval=0.5,
+            stop_event=ended,
+            transactional=part.transactional,
+        )
+
+    async def sequence(self, ended: asyncio.Event) -> None:
+        """Make ticks, mostly waiting for the tick of another and sometimes not, until `ended` is set."""
+        say(READY)
+        while not ended.is_set():
+            await self.outbox.client.sequencer.tick(wait=self._chance.random() < 0.9)
+
+    async def _plainly(self, message: OutboxMessage) -> None:
+        name, version = message.payload["name"], message.payload["version"]
+        await self._live(name, version)
+        insert = "insert into handled (name, version, pid) values ($1, $2, $3)"
+        await self._record.execute(insert, name, version, os.getpid())
+
+    async def _with_effect(self, message: OutboxMessage, session: AsyncSession) -> None:
+        name, version = message.payload["name"], message.payload["version"]
+        insert = text("insert into effects (name, version, pid) values (:name, :version, :pid)")
+        await session.execute(insert, {"name": name, "version": version, "pid": os.getpid()})
+        # After the effect: a handler that fails or dies here must leave nothing behind.
+        await self._live(name, version)
+
+    async def _live(self, name: str, version: int) -> None:
+        part, chance = self._part, self._chance
+        if part.hang == "handler":
+            await hang_at("handler")
+        if part.shortest:
+            say("handler")
+        await asyncio.sleep(chance.uniform(part.shortest, part.longest))
+        if self.is_to_exit:
+            os._exit(EXITED)
+        if is_poison(name, version, part.poison) or chance.random() < part.failures:
+            msg = f"{name} {version} fails"
+            raise RuntimeError(msg)
+
+    async def close(self) -> None:
+        await self.outbox.cleanup()
+        await self._engine.dispose()
+
+
+def set_trap(point: str) -> None:
+    """Hang in every transaction that is about to be committed, or freeze in a tick; handlers hang by themselves."""
+    if point == "commit":
+        settle_within = Reader.settle_within
+
+        async def settle_and_hang(reader: Reader, *args: Any, **kwargs: Any) -> None:
+            await settle_within(reader, *args, **kwargs)
+            await hang_at(point)
+
+        Reader.settle_within = settle_and_hang  # type: ignore[method-assign, assignment]
+    elif point == "tick":
+        run_each = Wire._run_each
+
+        async def run_and_freeze(wire: Wire, steps: Any, *args: Any) -> Any:
+            return await run_each(wire, _frozen_after_the_first(steps), *args)
+
+        Wire._run_each = run_and_freeze  # type: ignore[method-assign, assignment]
+
+
+def _frozen_after_the_first(steps: Iterable[Any]) -> Any:
+    for number, step in enumerate(steps):
+        if number == 1:
+            say("tick")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        yield step
+
+
+async def main(part: LogPart) -> None:
+    if part.hang is not None:
+        set_trap(part.hang)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.add_reader(sys.stdin.fileno(), lambda: os._exit(1))
+    async with asyncpg.create_pool(part.record, min_size=1, max_size=4) as record:
+        performer = Performer(part, record)
+        loop.add_signal_handler(signal.SIGUSR1, setattr, performer, "is_to_exit", True)
+        await (performer.read(ended) if part.group else performer.sequence(ended))
+        await performer.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(LogPart(**json.loads(sys.argv[1]))))

@@ -1,0 +1,93 @@
+"""Twenty-four writers and three sequencers in processes of their own, under a foreign transaction that stays open.
+
+Afterwards every committed position is in exactly one tick, nothing else is, no gap is left, and what a writer
+committed earlier comes earlier.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from sqlalchemy import URL
+
+from tests.faults.log_business import LogBusiness, Manner
+from tests.faults.log_child import LogPart
+from tests.faults.log_processes import LogTroupe, log_troupe
+from tests.faults.log_scene import LOG, LogScene, idle_writer
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.faults
+
+WRITERS = 24
+SEQUENCERS = 3
+MANNER = Manner(names=1000, rollbacks=0.1, most=3, held=0.02, shortest=0.005, longest=0.5, pause=0.0)
+
+_TICKED = (
+    f"select t.tick, p.position from {LOG}_ticks t, unnest(t.lows, t.highs) r (lo, hi), "
+    "generate_series(r.lo, r.hi) p (position)"
+)
+
+
+@pytest.fixture
+def log_scene(record: str) -> Iterator[LogScene]:
+    with LogScene.standing(record, record) as scene:
+        scene.ask(f"insert into {LOG}_head (one, drawn) values (true, 0) returning one")
+        yield scene
+
+
+@pytest.fixture
+async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
+    business = LogBusiness(log_scene, seed)
+    yield business
+    await business.close()
+
+
+@pytest.fixture
+async def sequencers(log_scene: LogScene, seed: int) -> AsyncIterator[LogTroupe]:
+    async with log_troupe() as children:
+        await children.launch(*[LogPart(log_scene.world, log_scene.record, seed + n) for n in range(SEQUENCERS)])
+        yield children
+
+
+async def soak(
+    database_url: URL, scene: LogScene, business: LogBusiness, sequencers: LogTroupe, *, foreign: float, after: float
+) -> None:
+    """Write for so long under a foreign transaction and for so long after it, let the sequencers finish, and check."""
+    with idle_writer(database_url):
+        await business.publish_with(WRITERS, MANNER, foreign)
+        held = scene.ask(f"select count(*) from {LOG}_gaps")[0][0]
+    await business.publish_with(WRITERS, MANNER, after)
+    # Other tests' transactions in the same cluster put off the forgetting of gaps, by as long as they take.
+    await eventually(lambda: not scene.ask(f"select * from {LOG}_gaps"), 60.0, "every gap is filled or forgotten")
+    committed = {position for positions in business.positions for position in positions}
+    ticked = scene.ask(_TICKED)
+    place = {position: (tick, position) for tick, position in ticked}
+    rows, numbers = scene.ask(f"select (select count(*) from {LOG}), last_value from {LOG}_head_drawn_seq")[0]
+    ticks = scene.ask(f"select count(*), min(tick), max(tick) from {LOG}_ticks")[0]
+    print(f"{rows} rows of {numbers} numbers in {ticks[0]} ticks; {held} gaps when the foreign transaction ended")
+    assert len(sequencers.alive) == SEQUENCERS
+    assert held > 0
+    assert committed == set(scene_positions(scene))
+    assert len(ticked) == len(place), "a position is in two ticks"
+    assert set(place) == committed
+    assert ticks == (ticks[0], 1, ticks[0])
+    for positions in business.positions:
+        assert [place[position] for position in positions] == sorted(place[position] for position in positions)
+
+
+def scene_positions(scene: LogScene) -> list[int]:
+    """The positions of the rows in the log."""
+    return [row[0] for row in scene.ask(f"select position from {LOG}")]
+
+
+async def test_every_position_is_in_exactly_one_tick_and_no_gap_is_left(
+    database_url: URL, log_scene: LogScene, business: LogBusiness, sequencers: LogTroupe
+) -> None:
+    await soak(database_url, log_scene, business, sequencers, foreign=5.0, after=3.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_every_position_is_in_exactly_one_tick_after_minutes_of_it(
+    database_url: URL, log_scene: LogScene, business: LogBusiness, sequencers: LogTroupe
+) -> None:
+    await soak(database_url, log_scene, business, sequencers, foreign=15.0, after=105.0)

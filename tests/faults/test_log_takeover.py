@@ -1,0 +1,163 @@
+"""One member of a group dies, freezes or is slow, and another one is there.
+
+What the dead held is taken over within its lease; what the frozen decide afterwards changes nothing; the slow keep
+what they hold; and nobody's slots wait for the transaction of somebody else.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from tests.faults.child import LOST
+from tests.faults.log_business import LogBusiness, Manner
+from tests.faults.log_child import LogPart
+from tests.faults.log_processes import LogProcess, LogTroupe, log_troupe
+from tests.faults.log_scene import OFFSETS, LogScene
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.faults
+
+GROUP = "billing"
+LEASE_SECONDS = 2.0
+SLACK = 0.5
+"""Seconds to start handling, on a machine that is busy."""
+NAMES = 40
+ONCE_EACH = Manner(names=NAMES, rollbacks=0.0, held=0.0, shortest=0.0)
+
+MODES = pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "plain"])
+
+
+@pytest.fixture
+def log_scene(record: str) -> Iterator[LogScene]:
+    with LogScene.standing(record, record) as scene:
+        yield scene
+
+
+@pytest.fixture
+async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
+    business = LogBusiness(log_scene, seed)
+    yield business
+    await business.close()
+
+
+@pytest.fixture
+async def members() -> AsyncIterator[LogTroupe]:
+    async with log_troupe() as children:
+        yield children
+
+
+@pytest.fixture
+def part(log_scene: LogScene, seed: int) -> LogPart:
+    options: dict[str, Any] = {"lease_ttl_seconds": LEASE_SECONDS}
+    return LogPart(log_scene.world, log_scene.record, seed, GROUP, options=options)
+
+
+def done(scene: LogScene, part: LogPart) -> list[tuple[str, int]]:
+    return scene.effects() if part.transactional else scene.handled()
+
+
+async def two(members: LogTroupe, first: LogPart, second: LogPart) -> tuple[LogProcess, LogProcess]:
+    """Two members that hold half of the slots each."""
+    (one,) = await members.launch(first)
+    await one.reaches("slots 256")
+    (other,) = await members.launch(second)
+    await asyncio.gather(one.reaches("slots 128"), other.reaches("slots 128"))
+    return one, other
+
+
+@MODES
+@pytest.mark.parametrize("moment", [0.1, 0.45])
+async def test_slots_of_a_killed_member_are_read_by_another_within_its_lease(
+    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool, moment: float
+) -> None:
+    part = replace(part, transactional=transactional)
+    one, _ = await two(members, part, part)
+    await business.publish(ONCE_EACH, transactions=NAMES)
+    await eventually(lambda: not log_scene.left(GROUP, plain=not transactional), message="both members read")
+    # Leases are renewed every quarter: the worst moment to die is just after.
+    await asyncio.sleep(moment)
+    await one.kill()
+    killed = perf_counter()
+    await business.publish(ONCE_EACH, transactions=NAMES, name=1)
+    await log_scene.is_finished(GROUP, plain=not transactional)
+    seconds = perf_counter() - killed
+    print(f"everything handled {seconds:.2f} s after the kill, leases of {LEASE_SECONDS} s")
+    assert seconds < LEASE_SECONDS + SLACK
+
+
+@MODES
+async def test_message_of_a_member_that_is_killed_in_its_handler_runs_again(
+    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+) -> None:
+    part = replace(part, transactional=transactional)
+    (one,) = await members.launch(replace(part, hang="handler"))
+    await business.publish(ONCE_EACH, transactions=NAMES)
+    await one.reaches("handler")
+    await members.launch(part)
+    await one.kill()
+    await log_scene.is_finished(GROUP, plain=not transactional)
+    assert not log_scene.account(GROUP, done(log_scene, part)).wrongs()
+
+
+@MODES
+async def test_member_that_was_frozen_beyond_its_lease_writes_nothing(
+    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+) -> None:
+    part = replace(part, transactional=transactional)
+    (frozen,) = await members.launch(replace(part, shortest=0.5, longest=0.5))
+    await business.publish(ONCE_EACH, transactions=NAMES)
+    await frozen.reaches("handler")
+    frozen.freeze()
+    (heir,) = await members.launch(part)
+    await heir.reaches("slots 256")
+    await log_scene.is_finished(GROUP, plain=not transactional)
+    effects = log_scene.effects()
+    frozen.thaw()
+    await frozen.reaches(LOST)
+    # Its stop waits until everything that it decided was written, or refused.
+    assert await frozen.stop() == 0
+    assert log_scene.ask("select * from reversals") == []
+    assert log_scene.effects() == effects
+
+
+@MODES
+async def test_handler_that_takes_longer_than_its_lease_keeps_it(
+    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+) -> None:
+    slow = 2 * LEASE_SECONDS
+    part = replace(part, transactional=transactional, shortest=slow, longest=slow)
+    await two(members, part, part)
+    await business.publish(ONCE_EACH, transactions=1)
+    await log_scene.is_finished(GROUP, plain=not transactional)
+    assert len(done(log_scene, part)) == 1
+
+
+async def test_slots_of_others_do_not_wait_for_a_member_that_hangs_with_its_transaction_open(
+    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart
+) -> None:
+    part = replace(part, transactional=True)
+    hanging, _ = await two(members, replace(part, hang="commit"), part)
+    await business.publish(ONCE_EACH, transactions=NAMES)
+    await hanging.reaches("commit")
+    hanging.freeze()
+    expired = f"select count(*) from {OFFSETS} where until < clock_timestamp() - interval '1 second'"
+    await eventually(lambda: log_scene.ask(expired)[0][0], message="the lease of the frozen member has run out")
+    before = len(log_scene.effects())
+    await business.publish(ONCE_EACH, transactions=NAMES, name=1)
+    await eventually(lambda: len(log_scene.effects()) > before, 5.0, "the other member reads its own slots")
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_log_goes_on_although_a_member_is_frozen_in_the_middle_of_a_tick(
+    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, driver: str
+) -> None:
+    (frozen,) = await members.launch(replace(part, hang="tick", driver=driver))
+    await business.publish(ONCE_EACH, transactions=1)
+    await frozen.reaches("tick")
+    await members.launch(part)
+    await business.publish(ONCE_EACH, transactions=NAMES, name=1)
+    await log_scene.is_finished(GROUP, plain=True)

@@ -1,0 +1,173 @@
+"""What gaps cost: looked at when one may have filled, and only then."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import URL, text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from faststream_outbox.events import table as told
+from faststream_outbox.log import sequencer
+from faststream_outbox.log.sequencer import TICK_LIMIT
+from tests.log.by_hand import statement, ticking
+from tests.log.opened import Collector
+from tests.log.rig import LogRig
+from tests.sql.plans import nodes
+from tests.waiting import eventually
+
+
+@pytest.fixture
+async def foreigner(database_url: URL) -> AsyncIterator[AsyncConnection]:
+    """A transaction in another database of the cluster that has an xid and does nothing."""
+    engine = create_async_engine(database_url.set(database="postgres"), poolclass=NullPool)
+    async with engine.connect() as connection:
+        await connection.execute(text("select pg_current_xact_id()"))
+        yield connection
+    await engine.dispose()
+
+
+async def make_gaps(rig: LogRig, count: int) -> None:
+    """Numbers that were rolled back, each between two that were not; bounded."""
+    writer = await rig.writer()
+    for _ in range(count):
+        await writer.publish("dead", 0)
+        await writer.rollback()
+        await rig.put("k", 0)
+    for _ in range(3):
+        await rig.tick()
+
+
+async def plan(rig: LogRig) -> dict[str, Any]:
+    """What a tick does now: its plan with counts; it is not kept."""
+    tick = statement(rig)
+    async with rig.engine.connect() as connection:
+        lock = statement(rig, "lock_head")
+        await connection.exec_driver_sql(lock.dollar, lock.arguments({}))
+        for setting in ("enable_seqscan", "enable_bitmapscan", "jit"):
+            await connection.exec_driver_sql(f"set local {setting} = off")
+        values = tick.arguments({"limit": TICK_LIMIT, "channel": "nobody"})
+        explained = await connection.exec_driver_sql(
+            f"explain (analyze, buffers, timing off, format json) {tick.dollar}", values
+        )
+        found = explained.scalar_one()
+        await connection.rollback()
+    tree: dict[str, Any] = found[0]["Plan"]
+    return tree
+
+
+def looks(tree: dict[str, Any], table: str) -> int:
+    """How often a table was searched within gaps."""
+    return sum(
+        int(node["Actual Loops"])
+        for node in nodes(tree)
+        if node.get("Relation Name") == table and '"position" <= ' in str(node.get("Index Cond", ""))
+    )
+
+
+def not_looked_at(rig: LogRig) -> Callable[[], Awaitable[bool]]:
+    """Whether a tick looks into no gap; what other tests do in the cluster may make one or another do so."""
+
+    async def ask() -> bool:
+        await rig.tick()
+        return looks(await plan(rig), rig.outbox.tables.log.name) == 0
+
+    return ask
+
+
+async def test_gap_is_not_looked_at_while_nothing_that_could_own_it_has_ended(
+    rig: LogRig, foreigner: AsyncConnection
+) -> None:
+    await make_gaps(rig, 30)
+    assert len(await rig.gaps()) == 30
+    await eventually(not_looked_at(rig))
+
+
+async def test_gaps_are_looked_at_when_what_could_own_them_has_ended(rig: LogRig, foreigner: AsyncConnection) -> None:
+    await make_gaps(rig, 30)
+    await eventually(not_looked_at(rig))
+    await foreigner.rollback()
+    assert looks(await plan(rig), rig.outbox.tables.log.name) == 30
+
+
+async def test_transaction_that_began_later_does_not_make_old_gaps_be_looked_at(
+    rig: LogRig, foreigner: AsyncConnection
+) -> None:
+    await make_gaps(rig, 30)
+    await rig.put("k", 1)
+    await eventually(not_looked_at(rig))
+
+
+async def test_tick_does_not_read_through_gaps_that_it_does_not_look_at(
+    rig: LogRig, foreigner: AsyncConnection
+) -> None:
+    """An hour of rollbacks beside a long foreign transaction makes very many gaps."""
+    await make_gaps(rig, 5)
+    xid = (await foreigner.execute(text("select pg_current_xact_id()::text::bigint"))).scalar_one()
+    await rig.ask(
+        "insert into {gaps} (lo, hi, bound) select -n, -n, cast(:bound as bigint) from generate_series(1, 50000) n",
+        bound=xid + 2,
+    )
+    await rig.ask("analyze {gaps}")
+    await rig.put("k", 1)
+    await rig.tick()
+    await rig.tick()
+    tree = await plan(rig)
+    gaps = rig.outbox.tables.gaps.name
+    walked = sum(
+        (float(node.get("Actual Rows", 0)) + float(node.get("Rows Removed by Filter", 0))) * float(node["Actual Loops"])
+        for node in nodes(tree)
+        if node.get("Relation Name") == gaps and str(node["Node Type"]).endswith("Scan")
+    )
+    assert walked < 1000
+
+
+async def test_message_is_found_fast_though_a_gap_has_been_open_for_long(
+    rig: LogRig, foreigner: AsyncConnection
+) -> None:
+    """Looks in vain slow down, but only those for gaps: a number that is newly drawn is worth a look at once."""
+    await make_gaps(rig, 1)
+    collector, stop = Collector(), asyncio.Event()
+    running = asyncio.create_task(rig.outbox.run(collector, "g", stop_event=stop))
+    await eventually(lambda: len(collector.payloads) == 1)
+    latencies = []
+    loop = asyncio.get_running_loop()
+    for number in range(8):
+        rig.outbox.client.ticker.pace.empty = 5000
+        await asyncio.sleep(0.3)
+        writer = await rig.writer()
+        await writer.publish("k", number + 1)
+        await writer.connection.exec_driver_sql("commit")
+        began = loop.time()
+        await eventually(lambda expected=number: collector.payloads[-1] == expected + 1)
+        latencies.append(loop.time() - began)
+    stop.set()
+    await running
+    assert sorted(latencies)[4] < 0.06
+
+
+async def test_old_gap_is_told_with_the_sessions_that_may_hold_it(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequencer, "OLD_GAP_SECONDS", 0.1)
+    monkeypatch.setattr(sequencer.Sequencer.old_gaps, "__defaults__", (0.1,))
+    writer = await rig.writer()
+    await writer.publish("k", 1)
+    pid = (await writer.connection.execute(text("select pg_backend_pid()"))).scalar_one()
+    await rig.put("k", 2)
+    stop = asyncio.Event()
+    running = asyncio.create_task(rig.outbox.run(Collector(), "g", stop_event=stop))
+    await eventually(lambda: rig.told(told.GapOld))
+    stop.set()
+    await running
+    await writer.rollback()
+    assert any(session.startswith(f"{pid} ") for session in rig.told(told.GapOld)[0].sessions)
+
+
+async def test_ticks_by_hand_and_by_the_sequencer_are_of_one_kind(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    async with ticking(rig) as tick:
+        await tick()
+    await rig.put("k", 2)
+    await rig.tick()
+    assert await rig.order() == [(1, 1), (2, 2)]

@@ -1,0 +1,276 @@
+"""The log behind PgBouncer in transaction mode: everything works, and strangers find nothing on the connections."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import URL, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from faststream_outbox.events import Events
+from faststream_outbox.events.table import ConnectionLost, LoopCrashed
+from faststream_outbox.log import Outbox, OutboxMessage
+from tests.log.opened import Collector, ask, delivered, drain, opened, put
+from tests.publish.ways import plain
+from tests.sql.pooler import pooled
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.pgbouncer
+
+LIMIT = 30.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "asyncpg": {"prepared_statement_cache_size": 0, "statement_cache_size": 0},
+    "psycopg": {"prepare_threshold": None},
+}
+URIS = [f"kafka://orders/{number}" for number in range(8)]
+
+Make = Callable[[], AsyncEngine]
+
+
+@pytest.fixture(params=[1, 3], ids=["one server connection", "three server connections"])
+def servers(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+async def pooler(servers: int, database_url: URL, tmp_path: Path) -> AsyncIterator[URL]:
+    async with pooled(database_url, tmp_path, servers=servers) as url:
+        yield url
+
+
+@pytest.fixture(params=SETTINGS)
+async def make(request: pytest.FixtureRequest, pooler: URL) -> AsyncIterator[Make]:
+    """Makes engines behind the pooler, on each of the drivers in turn."""
+    engines: list[AsyncEngine] = []
+
+    def make() -> AsyncEngine:
+        url = pooler.set(drivername=f"postgresql+{request.param}")
+        engines.append(create_async_engine(url, connect_args=SETTINGS[request.param]))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        await engine.dispose()
+
+
+@pytest.fixture
+async def outbox(make: Make) -> AsyncIterator[Outbox]:
+    """A log behind the pooler, without LISTEN, which a pooler accepts and does not pass on."""
+    async with opened(make(), listen=False, events=Events()) as outbox:
+        yield outbox
+
+
+@pytest.fixture
+def troubles(outbox: Outbox) -> list[Any]:
+    """What went wrong on the log's own connections."""
+    heard: list[Any] = []
+    outbox.events.subscribe(heard.append, ConnectionLost, LoopCrashed)
+    return heard
+
+
+@asynccontextmanager
+async def another(make: Make, troubles: list[Any]) -> AsyncGenerator[Outbox]:
+    """The same log in another process."""
+    outbox = Outbox(make(), listen=False, events=Events())
+    outbox.events.subscribe(troubles.append, ConnectionLost, LoopCrashed)
+    yield outbox
+    await outbox.cleanup()
+
+
+class Left:
+    """What strangers would find on the server connections."""
+
+    def __init__(self, pooler: URL, servers: int) -> None:
+        self._pooler = pooler
+        self._servers = servers
+
+    def _ask(self, sql: str) -> list[Any]:
+        # All server connections at once: each is held until its transaction ends.
+        connections = [psycopg.connect(plain(self._pooler), prepare_threshold=None) for _ in range(self._servers)]
+        found = [row for connection in connections for row in connection.execute(sql.encode()).fetchall()]
+        for connection in connections:
+            # A client that leaves in the midst of a transaction takes the server connection with it.
+            connection.rollback()
+            connection.close()
+        return found
+
+    def statements(self) -> list[Any]:
+        """Prepared statements by name."""
+        return self._ask("select name, statement from pg_prepared_statements")
+
+    def state(self) -> list[Any]:
+        """Locks that outlive a transaction, channels that are listened to, cursors, temporary tables."""
+        return [
+            *self._ask("select objid from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"),
+            *self._ask("select pg_listening_channels()"),
+            *self._ask("select name from pg_cursors where is_holdable"),
+            *self._ask("select relname from pg_class where relpersistence = 't'"),
+        ]
+
+    def changed_settings(self) -> list[Any]:
+        """Settings that are not as a new session has them, but for those that the pooler sets for each client."""
+        return self._ask(
+            "select name, setting from pg_settings where source = 'session' and setting is distinct from reset_val"
+            " and name not in ('client_encoding', 'application_name')"
+        )
+
+    def everything(self) -> list[Any]:
+        return [*self.statements(), *self.state(), *self.changed_settings()]
+
+
+@pytest.fixture
+def left(pooler: URL, servers: int) -> Left:
+    return Left(pooler, servers)
+
+
+async def _publish(outbox: Outbox, numbers: range) -> None:
+    for number in numbers:
+        async with AsyncSession(outbox.engine) as session, session.begin():
+            await outbox.publish(session, *[OutboxMessage(uri, number) for uri in URIS])
+
+
+def _in_order(collector: Collector, count: int) -> None:
+    for uri in URIS:
+        assert collector.of(uri) == list(range(count)), uri
+
+
+async def test_publish_and_dispatch(outbox: Outbox, make: Make, troubles: list[Any], left: Left) -> None:
+    collector = Collector()
+    async with another(make, troubles) as other:
+        await _publish(outbox, range(12))
+        for _ in range(4):
+            for one, worker in ((outbox, 0), (other, 1)):
+                await one.dispatch(collector, "broker", worker_id=worker, num_workers=2, batch_size=7)
+        await drain(other, collector, "broker", "")
+    _in_order(collector, 12)
+    assert troubles == []
+    assert left.everything() == []
+
+
+async def test_run_in_two_processes_while_others_publish(
+    outbox: Outbox, make: Make, troubles: list[Any], left: Left
+) -> None:
+    collector, stop = Collector(), asyncio.Event()
+    async with another(make, troubles) as other, another(make, troubles) as publisher:
+        running = [
+            asyncio.create_task(one.run(collector, "broker", concurrency=2, poll_interval=0.2, stop_event=stop))
+            for one in (outbox, other)
+        ]
+        await _publish(publisher, range(15))
+        await eventually(lambda: len(collector.messages) >= 15 * len(URIS), timeout=LIMIT)
+        stop.set()
+        await asyncio.wait_for(asyncio.gather(*running), LIMIT)
+    _in_order(collector, 15)
+    assert troubles == []
+    assert left.everything() == []
+
+
+@pytest.mark.parametrize("way", ["dispatch", "run"])
+async def test_effects_of_a_transactional_handler_happen_once(
+    outbox: Outbox, troubles: list[Any], left: Left, way: str
+) -> None:
+    await ask(outbox.engine, "create table effect (n int)")
+    failed: set[int] = set()
+
+    async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+        await session.execute(text("insert into effect values (:n)"), {"n": message.payload})
+        if message.payload == 3 and not failed:
+            failed.add(3)
+            raise RuntimeError("once")
+
+    async def effects() -> list[int]:
+        return [row[0] for row in await ask(outbox.engine, "select n from effect order by n")]
+
+    try:
+        for number in range(6):
+            await put(outbox, URIS[number], number)
+        if way == "run":
+            stop = asyncio.Event()
+            running = asyncio.create_task(
+                outbox.run(handle, "broker", transactional=True, poll_interval=0.2, stop_event=stop)
+            )
+
+            async def are_there() -> bool:
+                return await effects() == list(range(6))
+
+            await eventually(are_there, timeout=LIMIT)
+            stop.set()
+            await asyncio.wait_for(running, LIMIT)
+        else:
+
+            async def are_there() -> bool:
+                await outbox.dispatch(handle, "broker", transactional=True)
+                return await effects() == list(range(6))
+
+            await eventually(are_there, timeout=LIMIT)
+    finally:
+        await ask(outbox.engine, "drop table effect")
+    assert troubles == []
+    assert left.everything() == []
+
+
+async def test_the_iterator_and_its_position(outbox: Outbox, troubles: list[Any], left: Left) -> None:
+    await put(outbox, URIS[0], *range(5))
+    seen: list[int] = []
+    iterator = outbox.messages("broker")
+    async for message in iterator:
+        seen.append(message.payload)
+        if len(seen) == 3:
+            break
+    await iterator.aclose()  # type: ignore[attr-defined]
+    assert seen == [0, 1, 2]
+    assert await delivered(outbox, "broker") == [2, 3, 4]
+    assert troubles == []
+    assert left.everything() == []
+
+
+async def test_positions_lag_parked_messages_and_retention(outbox: Outbox, troubles: list[Any], left: Left) -> None:
+    async def fail(message: OutboxMessage) -> None:
+        raise RuntimeError("down")
+
+    await put(outbox, URIS[0], 1, 2)
+    await outbox.dispatch(fail, "broken", batch_size=1)
+    (aside,) = await outbox.parked.list("broken", state=None)
+    await outbox.parked.skip("broken", aside.position)
+    assert sum(lag.messages for lag in await outbox.lag("broken")) == 1
+    assert await delivered(outbox, "broken") == [2]
+    async with AsyncSession(outbox.engine) as session, session.begin():
+        await outbox.set_position(session, "broken")
+        assert await outbox.get_position(session, "broken") == (0, 0)
+    async with AsyncSession(outbox.engine) as session, session.begin():
+        # First in its transaction: it sequences on a connection of its own, and there may be only one.
+        await outbox.seek(session, "latest", "new")
+    assert await delivered(outbox, "broken") == [1, 2]
+    assert await delivered(outbox, "new") == []
+    await outbox.clean(older_than=timedelta(0))
+    assert troubles == []
+    assert left.everything() == []
+
+
+async def test_a_rollback_leaves_nothing(outbox: Outbox, left: Left) -> None:
+    async with AsyncSession(outbox.engine) as session:
+        await outbox.publish(session, OutboxMessage(URIS[0], "lost"))
+        await outbox.publish(session, *[OutboxMessage(URIS[0], "lost")] * 3)
+        await session.rollback()
+        await outbox.publish(session, OutboxMessage(URIS[0], "kept"))
+        await session.commit()
+    assert await delivered(outbox, "broker") == ["kept"]
+    assert left.everything() == []
+
+
+async def test_with_listening_left_on_messages_still_arrive(left: Left, make: Make) -> None:
+    """LISTEN is accepted by the pooler and hears nothing: polling delivers, and no statement gets a name."""
+    collector, stop = Collector(), asyncio.Event()
+    async with opened(make()) as outbox:
+        running = asyncio.create_task(outbox.run(collector, "broker", poll_interval=0.2, stop_event=stop))
+        await _publish(outbox, range(5))
+        await eventually(lambda: len(collector.messages) >= 5 * len(URIS), timeout=LIMIT)
+        stop.set()
+        await asyncio.wait_for(running, LIMIT)
+    _in_order(collector, 5)
+    assert [*left.statements(), *left.changed_settings()] == []

@@ -1,0 +1,251 @@
+"""Retention: what is old and read goes, and nothing that anybody may still need."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import MetaData
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.events import table as told
+from faststream_outbox.log import Outbox, OutboxMessage, SequenceBehind, make_log_tables, retention
+from faststream_outbox.log.slots import slot_of
+from faststream_outbox.outcomes.retry import NoRetry
+from tests.log.opened import Collector, delivered
+from tests.log.rig import LogRig
+
+NOW = timedelta(0)
+
+
+async def left(rig: LogRig) -> list[int]:
+    return await rig.committed()
+
+
+async def test_read_and_old_goes(driver_rig: LogRig) -> None:
+    await driver_rig.put("k", 1, 2, 3)
+    await delivered(driver_rig.outbox, "g")
+    await driver_rig.put("k", 4)
+    await delivered(driver_rig.outbox, "g")
+    cleaned = await driver_rig.outbox.clean(older_than=NOW)
+    assert cleaned.messages >= 3
+    assert set(await left(driver_rig)) <= {4}
+
+
+async def test_young_stays(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    await delivered(rig.outbox, "g")
+    await rig.put("k", 2)
+    await delivered(rig.outbox, "g")
+    assert (await rig.outbox.clean(older_than=timedelta(hours=1))).messages == 0
+    assert await left(rig) == [1, 2]
+
+
+async def test_unread_of_the_slowest_group_stays(rig: LogRig) -> None:
+    for number in range(6):
+        await rig.put("k", number)
+        await rig.sequence()
+    await delivered(rig.outbox, "fast")
+    await rig.outbox.dispatch(Collector(), "slow", batch_size=2)
+    await rig.outbox.clean(older_than=NOW)
+    assert set(await left(rig)) >= {3, 4, 5, 6}
+    assert await delivered(rig.outbox, "slow") == [2, 3, 4, 5]
+
+
+async def test_unread_late_message_stays_though_its_number_is_small(rig: LogRig) -> None:
+    late = await rig.writer()
+    await late.publish("late", "late")
+    for number in range(3):
+        await rig.put("k", number)
+        await delivered(rig.outbox, "g")
+    await late.commit()
+    await rig.sequence()
+    await rig.outbox.clean(older_than=NOW)
+    assert await delivered(rig.outbox, "g") == ["late"]
+
+
+async def test_message_in_an_open_transaction_stays(rig: LogRig) -> None:
+    late = await rig.writer()
+    await late.publish("late", "late")
+    for number in range(3):
+        await rig.put("k", number)
+        await delivered(rig.outbox, "g")
+    await rig.outbox.clean(older_than=NOW)
+    await late.commit()
+    assert await delivered(rig.outbox, "g") == ["late"]
+
+
+async def test_message_that_is_set_aside_stays(rig: LogRig) -> None:
+    outbox = await rig.another(retry_strategy=NoRetry())
+    await rig.put("k", "bad")
+
+    async def bad(message: OutboxMessage) -> None:
+        raise ValueError(message.payload)
+
+    await outbox.dispatch(bad, "g")
+    for number in range(3):
+        await rig.put("k", number)
+        await delivered(outbox, "g")
+    await outbox.clean(older_than=NOW)
+    (parked,) = await outbox.parked.list("g")
+    assert parked.message is not None
+    assert parked.message.payload == "bad"
+
+
+async def test_not_sequenced_stays(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    await rig.outbox.clean(older_than=NOW)
+    assert await delivered(rig.outbox, "g") == [1]
+
+
+async def test_dead_group_stops_holding_messages_back_and_that_is_told(rig: LogRig) -> None:
+    for number in range(4):
+        await rig.put("k", number)
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
+    await delivered(rig.outbox, "alive")
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    cleaned = await rig.outbox.clean(older_than=NOW)
+    assert cleaned.messages >= 3
+    assert [(event.group, event.uri) for event in rig.told(told.GroupExpired)] == [("dead", "")]
+    assert rig.told(told.GroupExpired)[0].idle_seconds > 39 * 86400
+
+
+async def test_dead_group_that_comes_back_reads_what_is_left(rig: LogRig) -> None:
+    for number in range(4):
+        await rig.put("k", number)
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
+    await delivered(rig.outbox, "alive")
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    await rig.outbox.clean(older_than=NOW)
+    await rig.put("k", "new")
+    assert (await delivered(rig.outbox, "dead"))[-1] == "new"
+
+
+async def test_share_that_nobody_reads_holds_messages_back_while_its_group_lives(rig: LogRig) -> None:
+    """One of two static shares is down for long: its group is alive, so nothing of it may go in silence."""
+    low = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") <= 127)
+    high = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") > 127)
+    for number in range(3):
+        await rig.put(low, f"low{number}")
+        await rig.put(high, f"high{number}")
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "g", worker_id=1, num_workers=2, batch_size=1)
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days'")
+    while await rig.outbox.dispatch(Collector(), "g", worker_id=0, num_workers=2):
+        pass
+    await rig.outbox.clean(older_than=NOW)
+    assert rig.told(told.GroupExpired) or len(await delivered(rig.outbox, "g")) == 2
+
+
+async def test_deletes_in_slices(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SLICE", 10)
+    await rig.put("k", *range(95))
+    await delivered(rig.outbox, "g")
+    await rig.put("k", "last")
+    await delivered(rig.outbox, "g")
+    assert (await rig.outbox.clean(older_than=NOW)).messages >= 95
+
+
+async def test_ticks_go_with_their_messages(rig: LogRig) -> None:
+    for number in range(5):
+        await rig.put("k", number)
+        await delivered(rig.outbox, "g")
+    cleaned = await rig.outbox.clean(older_than=NOW)
+    assert cleaned.ticks >= 4
+    assert len(await rig.ask("select tick from {ticks}")) <= 1
+    await rig.put("k", "next")
+    assert await delivered(rig.outbox, "g") == ["next"]
+    assert await delivered(rig.outbox, "new group") == ["next"]
+
+
+async def test_cleaning_an_empty_log_does_nothing(rig: LogRig) -> None:
+    cleaned = await rig.outbox.clean(older_than=NOW)
+    assert (cleaned.messages, cleaned.ticks) == (0, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"older_than": timedelta(-1)}, {"group_expires_after": timedelta(0)}])
+async def test_time_that_is_none_is_refused(rig: LogRig, wrong: dict[str, timedelta]) -> None:
+    with pytest.raises(InvalidOption):
+        await rig.outbox.clean(**wrong)
+
+
+@pytest.fixture
+async def parts(engine: AsyncEngine) -> AsyncIterator[LogRig]:
+    """A log of partitions of ten positions each."""
+    tables = make_log_tables(MetaData(), "parted", "parted_offsets", partitioned=True)
+    async with LogRig.made(engine, tables=tables) as rig:
+        await rig.outbox.partitions(10).ensure(ahead=2)
+        yield rig
+
+
+async def names(rig: LogRig) -> list[str]:
+    statement = "select relname from pg_inherits join pg_class on oid = inhrelid where inhparent = 'parted'::regclass"
+    return sorted(row["relname"] for row in await rig.ask(statement))
+
+
+async def test_partitions_are_made_ahead_of_the_numbers(parts: LogRig) -> None:
+    assert await names(parts) == ["parted_p0", "parted_p1", "parted_p2"]
+    await parts.put("k", *range(15))
+    assert await parts.outbox.partitions(10).ensure(ahead=2) == ["parted_p3"]
+    assert await parts.outbox.partitions(10).ensure(ahead=2) == []
+    assert await delivered(parts.outbox, "g") == list(range(15))
+
+
+async def test_partition_that_is_read_and_old_is_dropped_and_others_stay(parts: LogRig) -> None:
+    for number in range(25):
+        await parts.put("k", number)
+        await parts.sequence()
+    await delivered(parts.outbox, "g")
+    cleaned = await parts.outbox.clean(older_than=timedelta(hours=1))
+    assert await parts.outbox.partitions(10).drop(cleaned.floor, timedelta(hours=1)) == []
+    dropped = await parts.outbox.partitions(10).drop(cleaned.floor, NOW)
+    assert dropped == ["parted_p0", "parted_p1"]
+    await parts.put("k", "next")
+    assert await delivered(parts.outbox, "g") == ["next"]
+
+
+async def test_partition_with_an_unread_message_is_not_dropped(parts: LogRig) -> None:
+    for number in range(15):
+        await parts.put("k", number)
+        await parts.sequence()
+    await parts.outbox.dispatch(Collector(), "g", batch_size=5)
+    cleaned = await parts.outbox.clean(older_than=NOW)
+    assert await parts.outbox.partitions(10).drop(cleaned.floor, NOW) == []
+    assert await delivered(parts.outbox, "g") == list(range(5, 15))
+
+
+async def test_duplicate_in_a_partitioned_log_can_be_ignored(parts: LogRig) -> None:
+    await parts.put("k", 1, event_id="same")
+    try:
+        async with AsyncSession(parts.engine) as session, session.begin():
+            again = OutboxMessage("k", 2, {"event_id": "same"})
+            token = await parts.outbox.publish(session, again, on_duplicate="ignore")
+    except IntegrityError as error:
+        pytest.fail(f"on_duplicate='ignore' aborted the transaction: {error.orig}")
+    assert token.positions == ()
+
+
+async def test_plain_log_has_no_partitions(rig: LogRig) -> None:
+    with pytest.raises(InvalidOption):
+        rig.outbox.partitions()
+
+
+async def test_setup_of_a_log_that_exists_changes_nothing(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    await delivered(rig.outbox, "g")
+    again: Outbox = await rig.another()
+    await again.setup()
+    assert await delivered(again, "g") == []
+    assert (await rig.put("k", 2)).positions == (2,)
+
+
+async def test_number_that_is_taken_is_not_left_out_of_a_partitioned_log(parts: LogRig) -> None:
+    """A copy without its sequence: the message would be gone without a word, also where duplicates are ignored."""
+    await parts.put("k", 1)
+    await parts.ask("select setval('{sequence_name}', 1, false)")
+    with pytest.raises(SequenceBehind):
+        async with AsyncSession(parts.engine) as session, session.begin():
+            await parts.outbox.publish(session, OutboxMessage("k", 2), on_duplicate="ignore")
