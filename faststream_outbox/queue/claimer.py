@@ -194,30 +194,35 @@ class Claimer:
 
     async def _claim_keys(self, open_: dict[Worker, Intake]) -> None:
         token = uuid4()
-        wanted: dict[Key, tuple[Worker, int]] = {}
+        wanted: dict[Key, tuple[Worker, int, int]] = {}
         continued: list[bool] = []
         for worker, intake in open_.items():
             room = worker.room
             if keys := intake.keys.take(room):
                 run = max(1, min(room // len(keys), worker.longest_run))
                 new = [key for key in keys if key not in wanted]
-                wanted |= dict.fromkeys(new, (worker, run))
+                wanted |= {key: (worker, run, keys[key]) for key in new}
                 continued += [intake.keys.continues(key) for key in new]
         values = {
             "queues": [queue for queue, _ in wanted],
             "keys": [key for _, key in wanted],
-            "runs": [run for _, run in wanted.values()],
-            "ttls": [worker.options.lease_ttl_seconds for worker, _ in wanted.values()],
+            "runs": [run for _, run, _ in wanted.values()],
+            "ttls": [worker.options.lease_ttl_seconds for worker, *_ in wanted.values()],
             "continued": continued,
-            "held_by_dead": [worker.options.on_dead == "block" for worker, _ in wanted.values()],
+            "held_by_dead": [worker.options.on_dead == "block" for worker, *_ in wanted.values()],
             "token": token,
         }
-        rows, began, _ = await self._fetch("claim_keys", values)
+        rows, began, took = await self._fetch("claim_keys", values)
         runs: dict[Key, list[Row]] = {}
         for row in rows:
             runs.setdefault((row[1], row[11]), []).append(row)
-        for key, (worker, _) in wanted.items():
-            if claimed := runs.get(key):
+        for key, (worker, _, priority) in wanted.items():
+            claimed = runs.get(key)
+            if claimed and claimed[0][0] is None:
+                open_[worker].contested(key, priority, began + took)
+                continue
+            open_[worker].decided(key)
+            if claimed:
                 claimed.sort(key=_id_order)
                 open_[worker].keys.hold(key, len(claimed))
                 self._told(worker, key[0], len(claimed))

@@ -6,7 +6,7 @@ Pure bookkeeping on given times; the claimer asks and reports. One intake per wo
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from faststream_outbox.queue.keys import KeyRing
+from faststream_outbox.queue.keys import Key, KeyRing
 from faststream_outbox.queue.lane import Lane
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.wakeup.hint import Hint
@@ -14,6 +14,8 @@ from faststream_outbox.wakeup.hint import Hint
 KEEP_LANE_SECONDS = 60.0
 BACKOFF = 1.5
 JITTER = 0.1
+TRY_AGAIN_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
+"""Two claims that gave way to each other must not meet again; what stays locked is left to the next look."""
 
 LaneName = tuple[str, int, bool]
 """Queue, priority, and whether its messages have keys."""
@@ -42,6 +44,8 @@ class Intake:
         self.walked: dict[str, str] = {}
         self._interval = options.min_fetch_interval
         self._found = False
+        self._contested: dict[Key, int] = {}
+        self._again: dict[Key, tuple[float, int]] = {}
         for queue in self.queues:
             self.lane((queue, 0, False))
 
@@ -79,8 +83,25 @@ class Intake:
                 self.lane((queue, 0, keyed))
         return [lane for lane in self.lanes.values() if lane.queue in queues and lane.keyed in kinds]
 
+    def contested(self, key: Key, priority: int, now: float) -> None:
+        """The key was free, and another claim was at it: ask again soon, or neither may have it."""
+        times = self._contested.get(key, 0)
+        if times < len(TRY_AGAIN_SECONDS):
+            self._contested[key] = times + 1
+            self._again[key] = (now + TRY_AGAIN_SECONDS[times] * random.uniform(0.5, 1.5), priority)
+        else:
+            del self._contested[key]
+
+    def decided(self, key: Key) -> None:
+        """The key is ours, or another's."""
+        self._contested.pop(key, None)
+
     def awaken(self, now: float) -> None:
-        """Mark the lanes whose time has come."""
+        """Mark the lanes and the keys whose time has come."""
+        for key, (at, priority) in list(self._again.items()):
+            if at <= now:
+                del self._again[key]
+                self.keys.found(key, priority)
         for lane in self.lanes.values():
             lane.awaken(now)
 
@@ -112,4 +133,5 @@ class Intake:
 
     def wakes_at(self) -> float:
         """When there is something to do even if nobody calls."""
-        return min(self.scan_at, *(lane.due_at for lane in self.lanes.values()))
+        again = (at for at, _ in self._again.values())
+        return min(self.scan_at, *again, *(lane.due_at for lane in self.lanes.values()))

@@ -45,16 +45,16 @@ class KeyRing:
             if not line:
                 del self._line[priority]
 
-    def take(self, count: int) -> list[Key]:
-        """The next keys to ask for: higher priorities first, with a turn for the lowest now and then."""
-        taken: list[Key] = []
+    def take(self, count: int) -> dict[Key, int]:
+        """The next keys to ask for, each with its priority: the highest first, and now and then the lowest."""
+        taken: dict[Key, int] = {}
         while len(taken) < count and self._places:
             self._turn += 1
             pick = min if self._turn % LOW_PRIORITY_TURN == 0 else max
             priority = pick(self._line)
             key = next(iter(self._line[priority]))
             self._leave(key)
-            taken.append(key)
+            taken[key] = priority
         return taken
 
     def hold(self, key: Key, messages: int) -> None:

@@ -44,7 +44,7 @@ with wanted as materialized (
       and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
       /*end*/
 ), head as materialized (
-    select w.n, m.places, m.tokens, m.ids, cardinality(m.ids) > w.run as more,
+    select w.n, w.queue, w.key, m.places, m.tokens, m.ids, cardinality(m.ids) > w.run as more,
            least(w.run, coalesce(array_position(m.due, false) - 1, cardinality(m.ids))) as length
     from wanted w
     cross join lateral (
@@ -95,16 +95,25 @@ with wanted as materialized (
         where o.ctid = r.place and o.acquired_token is not distinct from r.token
         for update skip locked
     ) l
+), won as materialized (
+    select l.n, l.place, l.id, l.more
+    from locked l
+    where l.held = l.length and l.n <> all (array(select n from taken_beyond))
+), taken as (
+    update {table} o
+    set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
+    where o.ctid = any (array(select place from won))
+    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
+              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
+              o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
+              o.acquired_at, o.id = any (array(select id from won where more))
 )
-update {table} o
-set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
-where o.ctid = any (array(
-    select l.place from locked l where l.held = l.length and l.n <> all (array(select n from taken_beyond))
-))
-returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-          least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
-          o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
-          o.acquired_at, o.id = any (array(select id from locked where more))
+select t.* from taken t
+union all
+-- Free, and another claim is at it: told without a message, for both of us may have given way.
+select null, h.queue, null, null, null, null, null, null, null, null, null, h.key, null, null, null, null
+from head h
+where h.n <> all (array(select n from won))
 
 -- name: find_keys
 -- Keys of due messages just above each keyed lane's floor, in due order, and the time; locks nothing.

@@ -52,8 +52,8 @@ def put(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-def claim(connection: psycopg.Connection[Any], table: Table) -> list[int]:
-    """A claim of the key as a worker sends it, in a transaction that stays open."""
+def claim(connection: psycopg.Connection[Any], table: Table) -> list[int | None]:
+    """A claim of the key as a worker sends it, in a transaction that stays open; None is a key in dispute."""
     statement = statements("claim", Names.of(table))["claim_keys"]
     key = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "continued": [False]}
     values = key | {"token": uuid4()}
@@ -69,7 +69,7 @@ def test_two_claims_at_the_same_moment_do_not_take_one_message_each(
     first.commit()
     assert claim(first, table) == [higher]
     publisher.commit()
-    assert claim(second, table) == []
+    assert claim(second, table) == [None]
 
 
 class Handler:

@@ -11,6 +11,7 @@ from faststream_outbox.envelope import Envelope
 from faststream_outbox.events import table as told
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry, Selection
+from faststream_outbox.queue.intake import TRY_AGAIN_SECONDS
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
@@ -104,6 +105,32 @@ class TestOneAtATime:
         await rig.witness.wait(told.Started, count=2)
         finish.set()
         await rig.witness.wait(told.Handled, count=2)
+
+    async def test_a_key_that_two_claims_gave_up_for_each_other_is_asked_for_again(
+        self, rig: Rig, sent: list[str]
+    ) -> None:
+        """A rival of a longer run locks what lies beyond ours and lets it go: neither of the two got the key."""
+        handle = Keys()
+        await backlog(rig, keys=1, each=3)
+        async with rig.engine.connect() as rival:
+            lock = text(f"select from {rig.table.name} where payload = '1' for update")
+            await rival.execute(lock)
+            await rig.work(handle, max_workers=1, fetch_batch_size=1)
+            await eventually(lambda: sent.count("claim_keys") >= 3, message="asked for again and again")
+            await rival.rollback()
+        await rig.witness.wait(told.Handled, count=3)
+        assert handle.is_ordered()
+
+    async def test_a_key_that_stays_locked_is_left_to_the_next_look(self, rig: Rig, sent: list[str]) -> None:
+        await backlog(rig, keys=1, each=2)
+        async with rig.engine.connect() as other:
+            await other.execute(text(f"select from {rig.table.name} where payload = '1' for update"))
+            await rig.work(Keys(), max_workers=1, fetch_batch_size=1)
+            await eventually(lambda: sent.count("claim_keys") >= len(TRY_AGAIN_SECONDS))
+            await rig.put("0", queue="mails", due_in=3 * TRY_AGAIN_SECONDS[-1])
+            await rig.work(Keys(), "mails")
+            await rig.witness.wait(told.Handled)
+            assert sent.count("claim_keys") <= 2 * (1 + len(TRY_AGAIN_SECONDS))
 
     @pytest.mark.parametrize("late", [1, 10, 100])
     async def test_a_lower_id_that_commits_late_does_not_join_a_busy_key(
