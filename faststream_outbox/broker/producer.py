@@ -5,7 +5,7 @@ running, else, where that is allowed, into a transaction of its own. Bodies and 
 from the command as late as possible, because middlewares may replace them.
 """
 
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,7 @@ from faststream_outbox.broker._faststream import (
 from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, OutboxParser
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import stand_in
-from faststream_outbox.envelope import Envelope
+from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked, checked_body
 from faststream_outbox.errors import InvalidMessage, OutboxError
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import Published
@@ -36,12 +36,13 @@ from faststream_outbox.log.slots import uri_of
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, publish, publish_sync
 from faststream_outbox.publish.ids import random_ids
-from faststream_outbox.sql.through import AnySession
+from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.config import OutboxBrokerConfig
 
 T = TypeVar("T")
+Rows = Sequence[Envelope | CheckedEnvelope]
 
 SESSION = "outbox_session"
 """Where a transactional handler's session stands in FastStream's context."""
@@ -75,7 +76,8 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         other = self._stand_in()
         if other is not None:
             return await other.publish(cmd)
-        ids = await self._write(cmd, [await self._envelope(cmd)])
+        made = [await self._envelope(cmd)]
+        ids = await (self._append(cmd, made) if cmd.is_topic else self._write(cmd, made))
         return ids[0]
 
     async def publish_batch(self, cmd: OutboxPublishCommand) -> list[int]:
@@ -86,7 +88,9 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         other = self._stand_in()
         if other is not None:
             return await other.publish_batch(cmd)
-        ids = await self._write(cmd, await self._envelopes(cmd))
+        ids = await (
+            self._append(cmd, await self._envelopes(cmd)) if cmd.is_topic else self._write(cmd, await self._rows(cmd))
+        )
         return [row_id for row_id in ids if row_id is not None]
 
     async def request(self, cmd: OutboxPublishCommand) -> Any:
@@ -121,19 +125,16 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
             raise SessionRequired(_WITHOUT_SESSION)
         return session
 
-    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+    async def _write(self, cmd: OutboxPublishCommand, rows: Rows) -> list[int | None]:
         client = self._config.client
         session = self._session(cmd)
-        if cmd.is_topic:
-            return await self._append(cmd, session, envelopes)
         if session is not None:
-            return await publish(session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+            return await publish(session, client.table, *rows, wakeups=client.wakeups, events=client.events)
         async with client.open_session() as own, own.begin():
-            return await publish(own, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+            return await publish(own, client.table, *rows, wakeups=client.wakeups, events=client.events)
 
-    async def _append(
-        self, cmd: OutboxPublishCommand, session: AnySession, envelopes: Sequence[Envelope]
-    ) -> list[int | None]:
+    async def _append(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        session = self._session(cmd)
         log = self._config.log
         messages = [as_topic_message(each) for each in envelopes]
         with telling(log.events, cmd.destination, envelopes):
@@ -147,45 +148,57 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         return envelope(cmd, payload, content_type, correlation_id=cmd.correlation_id)
 
     async def _envelopes(self, cmd: OutboxPublishCommand) -> list[Envelope]:
+        generate = self._config.id_generator
+        return [
+            envelope(cmd, payload, content_type, correlation_id=cmd.correlation_id or generate(), key=key)
+            for (payload, content_type), key in zip(await self._encoded(cmd), _keys(cmd), strict=True)
+        ]
+
+    async def _rows(self, cmd: OutboxPublishCommand) -> Rows:
+        if self._draws_ids_for(cmd):
+            return list(alike(cmd, await self._encoded(cmd), _keys(cmd)))
+        return await self._envelopes(cmd)
+
+    async def _encoded(self, cmd: OutboxPublishCommand) -> Sequence[tuple[bytes, str | None]]:
         bodies = cmd.batch_bodies
         serializer = self._config.fd_config._serializer
         codec = self.codec
         if isinstance(codec, BatchCodecProto):
-            encoded = await codec.encode_batch(bodies, serializer)
-        else:
-            encoded = [await codec.encode(body, serializer) for body in bodies]
-        if cmd.keys is not None and len(cmd.keys) != len(bodies):
-            msg = f"keys has {len(cmd.keys)} entries for {len(bodies)} messages; give one for each."
-            raise InvalidMessage(msg)
-        keys = cmd.keys or [cmd.key] * len(bodies)
-        correlations = self._correlations(cmd, len(bodies))
-        return [
-            envelope(cmd, payload, content_type, correlation_id=correlation, key=key)
-            for (payload, content_type), key, correlation in zip(encoded, keys, correlations, strict=True)
-        ]
+            return await codec.encode_batch(bodies, serializer)
+        return [await codec.encode(body, serializer) for body in bodies]
 
-    def _correlations(self, cmd: OutboxPublishCommand, count: int) -> Sequence[str]:
-        """A correlation id of its own for each, unless the caller gave one for all."""
-        if cmd.correlation_id:
-            return [cmd.correlation_id] * count
-        generate = self._config.id_generator
-        # FastStream's own makes such ids too, one by one.
-        return random_ids(count) if generate is gen_cor_id else [generate() for _ in range(count)]
+    def _draws_ids_for(self, cmd: OutboxPublishCommand) -> bool:
+        """Whether correlation ids are ours to make, as FastStream makes them one by one."""
+        is_given = cmd.correlation_id or CORRELATION_ID in (cmd.headers or ())
+        return not is_given and self._config.id_generator is gen_cor_id
 
 
 class SyncOutboxProducer(OutboxProducer):
     """The same through a sync session; its coroutines never wait for anything."""
 
-    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+    async def _write(self, cmd: OutboxPublishCommand, rows: Rows) -> list[int | None]:
         client = self._config.client
-        if cmd.session is None:
-            raise SessionRequired(_WITHOUT_SESSION)
-        if cmd.is_topic:
-            log = self._config.log
-            messages = [as_topic_message(each) for each in envelopes]
-            with telling(log.events, cmd.destination, envelopes):
-                return [*append_sync(cmd.session, log.tables, messages).positions]
-        return publish_sync(cmd.session, client.table, *envelopes, wakeups=client.wakeups, events=client.events)
+        return publish_sync(_needed(cmd), client.table, *rows, wakeups=client.wakeups, events=client.events)
+
+    async def _append(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        session, log = _needed(cmd), self._config.log
+        messages = [as_topic_message(each) for each in envelopes]
+        with telling(log.events, cmd.destination, envelopes):
+            return [*append_sync(session, log.tables, messages).positions]
+
+
+def _needed(cmd: OutboxPublishCommand) -> AnySyncSession:
+    if cmd.session is None:
+        raise SessionRequired(_WITHOUT_SESSION)
+    return cmd.session
+
+
+def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
+    count = len(cmd.batch_bodies)
+    if cmd.keys is not None and len(cmd.keys) != count:
+        msg = f"keys has {len(cmd.keys)} entries for {count} messages; give one for each."
+        raise InvalidMessage(msg)
+    return cmd.keys or [cmd.key] * count
 
 
 _WITHOUT_SESSION = (
@@ -232,6 +245,21 @@ def envelope(
         timer_conflict=cmd.timer_conflict,
         message_id=message_id,
     )
+
+
+def alike(
+    cmd: OutboxPublishCommand, encoded: Sequence[tuple[bytes, str | None]], keys: Sequence[str | None]
+) -> Iterator[CheckedEnvelope]:
+    """Messages that differ in body, correlation id and perhaps key: what they share is checked and encoded once."""
+    seen: dict[tuple[str | None, str | None], tuple[CheckedEnvelope, str]] = {}
+    for (payload, content_type), key, correlation_id in zip(encoded, keys, random_ids(len(keys)), strict=True):
+        known = seen.get((content_type, key))
+        if known is None:
+            row = checked(envelope(cmd, b"", content_type, correlation_id=None, key=key))
+            shared = row.headers[1:-1] + "," if row.headers else ""
+            known = seen[content_type, key] = (row, f'{{{shared}"{CORRELATION_ID}":"')
+        row, headers = known
+        yield row.with_content(checked_body(payload), f'{headers}{correlation_id}"}}')
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from faststream_outbox.broker.fake_client import FakeOutboxClient
 from faststream_outbox.broker.memory import MemoryRow
 from faststream_outbox.broker.memory_log import MemoryLog, deliver, readers
 from faststream_outbox.broker.message import Taken
-from faststream_outbox.broker.producer import OutboxProducer, as_topic_message
+from faststream_outbox.broker.producer import OutboxProducer, Rows, as_topic_message
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import StandIn, standing_in
@@ -173,11 +173,9 @@ class FakeProducer(OutboxProducer):
     def _client(self) -> FakeOutboxClient:
         return cast("FakeOutboxClient", self._config.client)
 
-    async def _write(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+    async def _write(self, cmd: OutboxPublishCommand, rows: Rows) -> list[int | None]:
         session = self._session(cmd)
-        if cmd.is_topic:
-            return await self._write_to_topic(session, envelopes)
-        rows = checked_batch(envelopes)
+        rows = checked_batch(rows)
         name, values = insertion(rows)
         ids = ids_of(rows, self._client.tables.answer(name, values))
         written = {row_id for row_id in ids if row_id is not None}
@@ -197,7 +195,8 @@ class FakeProducer(OutboxProducer):
             await self._handle([row for row in self._client.rows if row.id in written])
         return ids
 
-    async def _write_to_topic(self, session: AnySession, envelopes: Sequence[Envelope]) -> list[int | None]:
+    async def _append(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+        session = self._session(cmd)
         check_log_tables(self._config.log_tables)
         rows = self._client.log.append([as_topic_message(each) for each in envelopes])
         pending = getattr(session, "topics_pending", None)

@@ -19,7 +19,7 @@ from faststream_outbox.wakeup.wakeups import Wakeups
 async def publish(
     session: AnySession,
     table: Table,
-    *envelopes: Envelope,
+    *envelopes: Envelope | CheckedEnvelope,
     wakeups: Wakeups | None = None,
     events: Events | None = None,
 ) -> list[int | None]:
@@ -51,7 +51,7 @@ async def publish(
 def publish_sync(
     session: AnySyncSession,
     table: Table,
-    *envelopes: Envelope,
+    *envelopes: Envelope | CheckedEnvelope,
     wakeups: Wakeups | None = None,
     events: Events | None = None,
 ) -> list[int | None]:

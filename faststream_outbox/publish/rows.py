@@ -1,10 +1,11 @@
 """From envelopes to one statement and its values, and from its rows back to ids. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
-from faststream_outbox.envelope import MAX_BODY_BYTES, CheckedEnvelope, Envelope, checked
+from faststream_outbox.envelope import MAX_BODY_BYTES, CheckedEnvelope, Envelope, checked, checked_headers
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.publish.ids import random_ids
 from faststream_outbox.wakeup.hint import Hint
@@ -14,10 +15,10 @@ MOST_BYTES = 8_000_000
 MOST_ROWS = 10_000
 
 
-def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
+def checked_batch(envelopes: Iterable[Envelope | CheckedEnvelope]) -> list[CheckedEnvelope]:
     """The envelopes as rows; refuses a timer that the same call would change twice."""
-    rows = [checked(envelope) for envelope in envelopes]
-    size = sum(len(row.payload) + len(row.headers or "") for row in rows)
+    rows = list(_checked_each(envelopes))
+    size = sum(map(_size, rows))
     if size > MAX_BODY_BYTES:
         msg = (
             f"The messages of this call have {size} bytes together; {MAX_BODY_BYTES} fit. Publish them in smaller "
@@ -36,14 +37,50 @@ def checked_batch(envelopes: Sequence[Envelope]) -> list[CheckedEnvelope]:
     return rows
 
 
+def _size(row: CheckedEnvelope) -> int:
+    return len(row[1]) + len(row[2] or "")
+
+
+def _checked_each(envelopes: Iterable[Envelope | CheckedEnvelope]) -> Iterator[CheckedEnvelope]:
+    last: tuple[Envelope, CheckedEnvelope] | None = None
+    for envelope in envelopes:
+        if isinstance(envelope, CheckedEnvelope):
+            yield envelope
+            continue
+        if last is not None and _goes_the_same_way(envelope, last[0]):
+            # What is the same object as in the message before has been checked with it.
+            known, row = last
+            headers = row.headers if envelope.headers is known.headers else checked_headers(envelope.headers)
+            row = row.with_content(envelope.body, headers)
+        else:
+            row = checked(envelope)
+        last = (envelope, row) if row.timer_id is None and row.message_id is None else None
+        yield row
+
+
+def _goes_the_same_way(one: Envelope, known: Envelope) -> bool:
+    return (
+        type(one) is Envelope
+        and type(one.body) is bytes
+        and one.queue is known.queue
+        and one.key is known.key
+        and one.priority is known.priority
+        and one.activate_in is known.activate_in
+        and one.activate_at is known.activate_at
+        and one.timer_id is None
+        and one.timer_conflict is known.timer_conflict
+        and one.message_id is None
+    )
+
+
 def portions(rows: Sequence[CheckedEnvelope]) -> Iterator[Sequence[CheckedEnvelope]]:
     """The rows in order, in portions that one statement carries without needing many times their memory."""
     begin = size = 0
-    for place, row in enumerate(rows):
-        size += len(row.payload) + len(row.headers or "")
-        if size > MOST_BYTES or place - begin >= MOST_ROWS:
-            yield rows[begin : max(place, begin + 1)]
-            begin, size = max(place, begin + 1), len(row.payload)
+    for place, row_size in enumerate(map(_size, rows)):
+        if place > begin and (size + row_size > MOST_BYTES or place - begin >= MOST_ROWS):
+            yield rows[begin:place]
+            begin, size = place, 0
+        size += row_size
     if begin < len(rows):
         yield rows[begin:]
 
@@ -62,55 +99,50 @@ def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
             "priority": row.priority,
             "message_id": None if row.message_id is None else str(row.message_id),
         }
-    if _are_alike(rows):
+    # Lists, because psycopg makes arrays of nothing else.
+    queues, payloads, headers, due_ats, due_ins, keys, priorities, timer_ids, conflicts, ids = map(
+        list, zip(*rows, strict=True)
+    )
+    contents: dict[str, Any] = {"payloads": payloads, "headers": headers, "message_ids": _message_ids(ids)}
+    is_without_timers = timer_ids.count(None) == len(rows)
+    if is_without_timers and all(map(_is_one_value, (queues, due_ats, due_ins, keys, priorities))):
         # Arrays of values that are all the same cost the driver as much as those that are not.
         first = rows[0]
-        return "publish_alike", {
+        return "publish_alike", contents | {
             "queue": first.queue,
             "due_at": first.due_at,
             "due_in": first.due_in,
             "key": first.key,
             "priority": first.priority,
-            "payloads": [row.payload for row in rows],
-            "headers": [row.headers for row in rows],
-            "message_ids": _message_ids(rows),
         }
-    values: dict[str, Any] = {
-        "queues": [row.queue for row in rows],
-        "payloads": [row.payload for row in rows],
-        "headers": [row.headers for row in rows],
-        "due_ats": [row.due_at for row in rows],
-        "due_ins": [row.due_in for row in rows],
-        "keys": [row.key for row in rows],
-        "priorities": [row.priority for row in rows],
-        "message_ids": _message_ids(rows),
+    values = contents | {
+        "queues": queues,
+        "due_ats": due_ats,
+        "due_ins": due_ins,
+        "keys": keys,
+        "priorities": priorities,
     }
-    if all(row.timer_id is None for row in rows):
+    if is_without_timers:
         return "publish_many", values
-    values["timer_ids"] = [row.timer_id for row in rows]
-    values["conflicts"] = [row.conflict for row in rows]
-    return "publish_timers", values
+    return "publish_timers", values | {"timer_ids": timer_ids, "conflicts": conflicts}
 
 
-def _are_alike(rows: Sequence[CheckedEnvelope]) -> bool:
-    """Whether all messages go the same way at the same time, and none is a timer."""
-    first = rows[0]
-    alike = (first.queue, first.key, first.priority, first.due_at, first.due_in, None)
-    return all((row.queue, row.key, row.priority, row.due_at, row.due_in, row.timer_id) == alike for row in rows)
+def _is_one_value(column: list[Any]) -> bool:
+    return column.count(column[0]) == len(column)
 
 
-def _message_ids(rows: Sequence[CheckedEnvelope]) -> list[str]:
+def _message_ids(given: Sequence[UUID | None]) -> list[str]:
     """The ids given, and random ones for the others."""
-    return [
-        drawn if row.message_id is None else str(row.message_id)
-        for row, drawn in zip(rows, random_ids(len(rows)), strict=True)
-    ]
+    drawn = random_ids(len(given))
+    if given.count(None) == len(given):
+        return drawn
+    return [new if one is None else str(one) for one, new in zip(given, drawn, strict=True)]
 
 
 def ids_of(rows: Sequence[CheckedEnvelope], returned: Sequence[Sequence[Any]]) -> list[int | None]:
     """The id of each row in the order given; None where a timer_id was taken."""
     if all(row.timer_id is None for row in rows):
-        return [int(row[0]) for row in returned]
+        return [row[0] for row in returned]
     # Rows without a timer always come back, in their order; a timer is known by its name.
     plain = iter([int(row[0]) for row in returned if row[2] is None])
     timers = {(str(row[1]), str(row[2])): int(row[0]) for row in returned if row[2] is not None}
@@ -128,15 +160,18 @@ def hints_of(rows: Sequence[CheckedEnvelope], ids: Sequence[int | None]) -> list
 
 
 def _hint(queue: str, rows: Sequence[CheckedEnvelope], now: datetime) -> Hint:
-    due = [row.due_in if row.due_at is None else (row.due_at - now).total_seconds() for row in rows]
+    due = [
+        due_in if due_at is None else (due_at - now).total_seconds()
+        for due_at, due_in in {(row.due_at, row.due_in) for row in rows}
+    ]
     due_in = min(due)
-    keyed = sum(row.key is not None for row in rows)
+    keyless = sum(row.key is None for row in rows)
     return Hint(
         queue=queue,
         count=len(rows),
         priorities=frozenset({row.priority for row in rows}),
-        keyed=keyed > 0,
-        keyless=keyed < len(rows),
+        keyed=keyless < len(rows),
+        keyless=keyless > 0,
         due_in=max(0.0, due_in),
         later=max(due) > max(0.0, due_in),
         scan=due_in < -BACKDATED_SECONDS,

@@ -2,12 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from faststream_outbox.envelope import Envelope, checked
+from faststream_outbox.errors import InvalidMessageType
 from faststream_outbox.publish.rows import MOST_BYTES, checked_batch, hints_of, ids_of, insertion, portions
 from faststream_outbox.wakeup.hint import Hint
 
@@ -98,3 +100,28 @@ def test_portions_are_all_rows_in_order_and_none_is_too_large(sizes: list[int], 
     assert [row for part in parts for row in part] == rows
     assert all(len(part) <= most for part in parts)
     assert all(sum(len(row.payload) for row in part) <= MOST_BYTES for part in parts)
+
+
+HEADERS: list[dict[str, Any] | None] = [None, {}, {"a": "1"}, {"a": "1"}]
+WAYS = st.fixed_dictionaries(
+    {},
+    optional={
+        "queue": st.sampled_from(["a", "b"]),
+        "body": st.sampled_from([b"", b"1", bytearray(b"2")]),
+        "headers": st.sampled_from(HEADERS),
+        "key": st.sampled_from([None, "k"]),
+        "priority": st.sampled_from([0, 1]),
+        "activate_in": st.sampled_from([None, LATER]),
+        "message_id": st.sampled_from([None, UUID(int=1)]),
+    },
+)
+
+
+@given(st.lists(WAYS.map(lambda fields: message(**fields)), max_size=8))
+def test_batch_is_checked_as_each_message_alone(envelopes: list[Envelope]) -> None:
+    assert checked_batch(envelopes) == [checked(envelope) for envelope in envelopes]
+
+
+def test_bad_message_among_those_that_go_the_same_way_is_refused() -> None:
+    with pytest.raises(InvalidMessageType, match="Header values"):
+        checked_batch([message(headers={"a": "1"}), message(headers={"a": object()})])
