@@ -4,14 +4,19 @@ A decision is not yet written when `ack()` returns: the engine writes it, with m
 handler. The first decision counts. A claim without one is settled by the subscriber's policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from faststream.message import StreamMessage
 
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.outcomes.outcome import DONE, Dead, Retry
+from faststream_outbox.outcomes.outcome import DONE, Dead, Outcome, Retry
 from faststream_outbox.queue.claim import Claim
+
+REPLY_TO = "reply_to"
+CONTENT_TYPE = "content-type"
+CORRELATION_ID = "correlation_id"
 
 Taken = Claim | Delivery
 """What the engines hand over: a claimed message of a queue, or a delivered one of a topic."""
@@ -43,19 +48,45 @@ class OutboxMessage(StreamMessage[Taken]):
 class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
     """A batch: a decision on it holds for each message that has none of its own; see `messages`."""
 
-    messages: Sequence[OutboxMessage]
+    @cached_property
+    def messages(self) -> Sequence[OutboxMessage]:
+        """A message of each claim; made when asked for, because most handlers want the bodies alone."""
+        made = [parsed(claim) for claim in self.raw_message]
+        for message in made:
+            message.committed = self.committed
+        return made
+
+    @cached_property
+    def batch_headers(self) -> list[dict[str, Any]]:  # type: ignore[override]  # FastStream assigns it: see __init__
+        """The headers of each message; made when asked for."""
+        return [{**claim.headers, CORRELATION_ID: correlation_of(claim)} for claim in self.raw_message]
+
+    def __init__(self, raw_message: Sequence[Taken], body: list[bytes], **facts: Any) -> None:
+        super().__init__(raw_message, body, **facts)
+        # FastStream's constructor has put an empty list in its place.
+        del self.__dict__["batch_headers"]
+
+    def contents(self) -> Iterable[Any]:
+        """The bodies with their content types, as a decoder wants them."""
+        if "messages" in self.__dict__:
+            return self.messages
+        return map(Content, self.raw_message)
+
+    def _decide(self, outcome: Callable[[Taken], Outcome]) -> None:
+        for claim in self.raw_message:
+            claim.decide(outcome(claim))
 
     async def ack(self) -> None:
         """Done with all that are left."""
-        for message in self.messages:
-            await message.ack()
+        self._decide(lambda claim: DONE)
         await super().ack()
+        self._commit()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed with all that are left."""
-        for message in self.messages:
-            await message.nack(delay, counts=counts)
+        self._decide(lambda claim: Retry(delay, claim.error, counts))
         await super().nack()
+        self._commit()
 
     async def snooze(self, delay: float) -> None:
         """Not now, for all that are left."""
@@ -63,12 +94,48 @@ class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
 
     async def reject(self) -> None:
         """Failed for good with all that are left."""
-        for message in self.messages:
-            await message.reject()
+        self._decide(lambda claim: Dead(error=claim.error))
         await super().reject()
+        self._commit()
+
+    def _commit(self) -> None:
+        for message in self.__dict__.get("messages", ()):
+            message.committed = message.committed or self.committed
+
+
+class Content:
+    """A body and its content type."""
+
+    __slots__ = ("body", "content_type")
+
+    def __init__(self, claim: Taken) -> None:
+        self.body = claim.payload
+        self.content_type = content_type_of(claim)
+
+
+def parsed(claim: Taken) -> OutboxMessage:
+    """A message of the claim."""
+    headers = claim.headers
+    return OutboxMessage(
+        raw_message=claim,
+        body=claim.payload,
+        headers=headers,
+        reply_to=str(headers.get(REPLY_TO) or ""),
+        content_type=content_type_of(claim),
+        correlation_id=correlation_of(claim),
+        message_id=str(claim.message_id),
+    )
+
+
+def content_type_of(claim: Taken) -> str | None:
+    """How the body is to be read."""
+    if isinstance(claim, Delivery) and claim.is_json:
+        return "application/json"
+    content_type = claim.headers.get(CONTENT_TYPE)
+    return content_type if isinstance(content_type, str) else None
 
 
 def correlation_of(claim: Taken) -> str:
     """The correlation id that a claim carries, or its own id."""
-    value: Any = claim.headers.get("correlation_id")
+    value: Any = claim.headers.get(CORRELATION_ID)
     return str(value) if value else str(claim.message_id)

@@ -16,8 +16,7 @@ from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.broker.message import Taken
-from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
+from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Taken
 from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.response import OutboxResponse
 from faststream_outbox.log.message import EVENT_ID
@@ -46,6 +45,8 @@ def _take_back(claims: list[Taken], *, is_manual: bool) -> None:
 
 class OutboxMiddleware(BaseMiddleware):
     """One message's failure, transaction and headers."""
+
+    __slots__ = ("_inbound", "_session", "_token")
 
     def __init__(self, msg: Any | None, /, *, context: Any) -> None:
         super().__init__(msg, context=context)
@@ -87,6 +88,8 @@ class OutboxMiddleware(BaseMiddleware):
         exc_tb: TracebackType | None = None,
     ) -> bool | None:
         """Keep the failure; commit or roll back."""
+        if exc_val is None and self._session is None:
+            return False
         claims = claims_of(self.msg)
         if exc_val is not None and not isinstance(exc_val, HandlerException):
             for claim in claims:

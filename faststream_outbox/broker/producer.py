@@ -22,7 +22,8 @@ from faststream_outbox.broker._faststream import (
     ParserComposition,
     ProducerProto,
 )
-from faststream_outbox.broker.parser import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, OutboxParser
+from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
+from faststream_outbox.broker.parser import OutboxParser
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import stand_in
 from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked, checked_body

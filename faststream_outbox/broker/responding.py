@@ -21,20 +21,16 @@ Call = Callable[..., Any]
 def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]:
     """A decorator for the handlers of a subscriber with this configuration."""
 
-    async def published(result: Any) -> Any:
-        if isinstance(result, OutboxResponse) and result.queue and result.session is not None:
-            message = config.context.get_local("message")
-            if result.correlation_id is None and message is not None:
-                result.correlation_id = message.correlation_id
-            command = result.as_publish_command()
-            producer = config.producer
-            publish: Any = producer.publish
-            for middleware in reversed(list(config.broker_middlewares)):
-                scope = middleware(None, context=config.context).publish_scope
-                publish = functools.partial(scope, publish)
-            await publish(command)
-            result.is_published = True
-        return result
+    async def publish_now(response: OutboxResponse) -> None:
+        message = config.context.get_local("message")
+        if response.correlation_id is None and message is not None:
+            response.correlation_id = message.correlation_id
+        publish: Any = config.producer.publish
+        for middleware in reversed(list(config.broker_middlewares)):
+            scope = middleware(None, context=config.context).publish_scope
+            publish = functools.partial(scope, publish)
+        await publish(response.as_publish_command())
+        response.is_published = True
 
     def decorate(call: Call) -> Call:
         if not inspect.iscoroutinefunction(call):
@@ -42,7 +38,10 @@ def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]
 
         @functools.wraps(call)
         async def responding(*args: Any, **kwargs: Any) -> Any:
-            return await published(await call(*args, **kwargs))
+            result = await call(*args, **kwargs)
+            if isinstance(result, OutboxResponse) and result.queue and result.session is not None:
+                await publish_now(result)
+            return result
 
         return responding
 

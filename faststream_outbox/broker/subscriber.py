@@ -23,8 +23,8 @@ from faststream_outbox.broker._faststream import (
     SubscriberUsecaseConfig,
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
-from faststream_outbox.broker.message import Taken
-from faststream_outbox.broker.parser import REPLY_TO, OutboxBatchParser, OutboxParser
+from faststream_outbox.broker.message import REPLY_TO, Taken
+from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
 from faststream_outbox.broker.publisher import OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
 from faststream_outbox.broker.warn import warn_about_manual_handler

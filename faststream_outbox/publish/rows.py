@@ -151,6 +151,10 @@ def ids_of(rows: Sequence[CheckedEnvelope], returned: Sequence[Sequence[Any]]) -
 
 def hints_of(rows: Sequence[CheckedEnvelope], ids: Sequence[int | None]) -> list[Hint]:
     """One hint per queue for the rows that were written."""
+    if len(rows) == 1 and ids[0] is not None and rows[0].due_at is None:
+        row = rows[0]
+        is_keyed = row.key is not None
+        return [Hint(row.queue, 1, frozenset((row.priority,)), is_keyed, not is_keyed, row.due_in)]
     written: dict[str, list[CheckedEnvelope]] = {}
     for row, row_id in zip(rows, ids, strict=True):
         if row_id is not None:

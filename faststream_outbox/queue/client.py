@@ -157,7 +157,7 @@ class OutboxClient:
 
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
         """Part of the settler's contract: pass the news on."""
-        if isinstance(outcome, Release | Retry) and not lost:
+        if not lost and isinstance(outcome, (Release, Retry)):
             # Others must know when it is due, in case we are not there any more.
             self.wakeups.tell(
                 Hint(

@@ -213,10 +213,12 @@ class Settler:
                 return
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:
+        is_done_heard = told.Handled in self._events
         for claim, outcome in items:
             lost = claim.id not in written
             self._aftermath.settled(claim, outcome, lost=lost)
-            self._tell(claim, outcome, lost=lost)
+            if lost or is_done_heard or type(outcome) is not Done:
+                self._tell(claim, outcome, lost=lost)
 
     def _tell(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
         if claim.is_abandoned:

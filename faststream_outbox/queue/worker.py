@@ -194,10 +194,10 @@ class Worker:
         intake = self._intake
         if intake is None:
             return
-        now = asyncio.get_running_loop().time()
         if claim.key is not None:
             intake.keys.settled((claim.queue, claim.key), claim.priority, more=claim.has_more)
         if isinstance(outcome, Release) and not self.is_stopping:
+            now = asyncio.get_running_loop().time()
             intake.scan_at = min(intake.scan_at, max(now, intake.earliest_scan))
         self.client.claimer.wake()
 

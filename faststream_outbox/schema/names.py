@@ -6,6 +6,7 @@ whose derived names would not fit is refused when it is described.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from sqlalchemy import Table
@@ -82,6 +83,12 @@ class Names:
         schema_map: Mapping[str | None, str | None] | None = None,
     ) -> "Names":
         """Names of an outbox table and, if there is one, of its dead-letter table."""
+        return _names(table, dlq_table) if not schema_map else cls._mapped(table, dlq_table, schema_map)
+
+    @classmethod
+    def _mapped(
+        cls, table: Table, dlq_table: Table | None, schema_map: Mapping[str | None, str | None] | None = None
+    ) -> "Names":
         return cls(
             table=quoted_name(table, schema_map),
             dead=None if dlq_table is None else quoted_name(dlq_table, schema_map),
@@ -91,3 +98,7 @@ class Names:
     def places(self) -> Mapping[str, str]:
         """What stands for `{table}` and `{dead}`."""
         return {"table": self.table} if self.dead is None else {"table": self.table, "dead": self.dead}
+
+
+# Asked for with every message that is published.
+_names = lru_cache(maxsize=256)(Names._mapped)

@@ -36,7 +36,7 @@ class Statement:
 
     def arguments(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values in the order of `dollar`'s placeholders."""
-        return tuple(values[name] for name in self.parameters)
+        return tuple(map(values.__getitem__, self.parameters))
 
 
 def _compiled(name: str, description: str, body: str, names: AnyNames) -> Statement:

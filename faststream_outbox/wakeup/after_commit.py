@@ -50,7 +50,10 @@ def _hand_over(session: Session) -> None:
     now = monotonic()
     for tell, hint, published in told:
         passed = now - published
-        tell(replace(hint, due_in=max(0.0, hint.due_in - passed), scan=hint.scan or passed > LATE_SECONDS))
+        if hint.due_in > 0 or passed > LATE_SECONDS:
+            is_late = hint.scan or passed > LATE_SECONDS
+            hint = replace(hint, due_in=max(0.0, hint.due_in - passed), scan=is_late)  # noqa: PLW2901
+        tell(hint)
 
 
 def _forget(session: Session, transaction: SessionTransaction) -> None:

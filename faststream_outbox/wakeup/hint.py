@@ -6,7 +6,7 @@ send the bare name of a queue instead, and an empty payload means every queue.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 MAX_PAYLOAD_BYTES = 7900
 MOST_PRIORITIES = 100
@@ -33,8 +33,8 @@ class Hint:
 def merged(one: Hint, other: Hint) -> Hint:
     """What both hints say of the same queue."""
     known = one.priorities and other.priorities
-    return replace(
-        one,
+    return Hint(
+        queue=one.queue,
         count=one.count + other.count,
         priorities=one.priorities | other.priorities if known else frozenset(),
         keyed=one.keyed or other.keyed,
