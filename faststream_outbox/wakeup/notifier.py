@@ -1,7 +1,8 @@
 """Sends hints to other processes: coalesced, after the commit, never in the application's transaction.
 
 The first hint leaves at once; those that come while it is on its way, or within the interval after
-it, leave together in one NOTIFY. Failure is told as an event and otherwise ignored: a hint may be lost.
+it, leave together in one NOTIFY. The interval grows while they keep coming, because workers do not sleep
+then. Failure is told as an event and otherwise ignored: a hint may be lost.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from faststream_outbox.events.table import ConnectionLost
 from faststream_outbox.wakeup.hint import Hint, merged, payloads
 
 INTERVAL = 0.005
+LONGEST_INTERVAL = 0.02
 FLUSH_SECONDS = 1.0
 
 Send = Callable[[str], Awaitable[object]]
@@ -36,6 +38,7 @@ class Notifier:
             self._task = asyncio.get_running_loop().create_task(self._drain(), name="outbox notifier")
 
     async def _drain(self) -> None:
+        interval = self._interval
         while self._pending:
             hints, self._pending = list(self._pending.values()), {}
             try:
@@ -43,7 +46,8 @@ class Notifier:
                     await self._send(payload)
             except Exception as error:  # noqa: BLE001 - a hint may be lost, and is told
                 self._events.emit(ConnectionLost("notify", error))
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(interval)
+            interval = min(1.5 * interval, max(self._interval, LONGEST_INTERVAL))
 
     async def flush(self) -> None:
         """Wait until what was pushed has been sent, but not for a server that is out of reach: a hint may be lost."""
