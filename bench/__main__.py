@@ -17,7 +17,7 @@ from bench.arena import Arena, Neighbours
 from bench.page import REPORT, rewrite
 from bench.peer import ROOT, PeerFailed, peers
 from bench.scenario import Answer, Found, Scenario, ask
-from bench.scenarios import scenarios
+from bench.scenarios import left_out, scenarios
 from bench.table import facts_of, lines, targets
 from bench.targets import CALM
 
@@ -53,8 +53,8 @@ def saved(results: dict[str, list[Found]]) -> dict[str, Any]:
     """All answers, as JSON can hold them."""
     return {
         name: [
-            {"label": one.entry.label, "peer": one.entry.peer, "question": one.entry.question, "error": one.error}
-            | {"answers": one.answers}
+            {"label": one.entry.label, "peer": one.entry.peer, "is_limit": one.entry.is_limit}
+            | {"question": one.entry.question, "error": one.error, "answers": one.answers}
             for one in found
         ]
         for name, found in results.items()
@@ -85,6 +85,7 @@ def main() -> None:
             "rounds": chosen.rounds,
             "scale": chosen.scale,
             "minutes": round((time.monotonic() - began) / 60, 1),
+            "left_out": left_out(chosen.only),
         }
     print("\n".join([*facts_of(facts), "", *targets(results)]))
     write(chosen.into, facts, saved(results), update=chosen.update)
@@ -99,6 +100,7 @@ def write(folder: Path, facts: dict[str, Any], found: dict[str, Any], *, update:
         "is_mixed": bool(before["scenarios"]),
         "scenarios": before["scenarios"] | found,
         "versions": before["versions"] | facts["versions"],
+        "left_out": before.get("left_out", {}) | facts["left_out"],
     }
     path.write_text(json.dumps(everything, indent=1) + "\n")
     plots = peers()["plots"]

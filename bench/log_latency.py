@@ -32,7 +32,7 @@ async def measured(stage: LogStage, rate: int, seconds: float) -> list[float]:
             stop.set()
 
     running = asyncio.create_task(outbox.run(handle, fresh_group(), stop_event=stop))
-    arguments = (sys.executable, "-m", "bench.log_latency", stage.server.dsn(driver=""), str(rate), str(seconds))
+    arguments = (sys.executable, "-m", "bench.log_latency", stage.dsn, str(rate), str(seconds))
     publisher = await asyncio.create_subprocess_exec(*arguments)
     try:
         async with asyncio.timeout(seconds + 30):

@@ -5,9 +5,12 @@ leases, no fence, no order among transactions, and no message objects.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from itertools import count
 from time import perf_counter, process_time
 from typing import Any
+
+import asyncpg
 
 from bench.log_stage import LogStage
 from faststream_outbox.log import Outbox, OutboxMessage
@@ -33,12 +36,37 @@ async def _ignored(message: OutboxMessage) -> None:
     pass
 
 
+async def dispatches(outbox: Outbox, messages: int, batch: int) -> AsyncIterator[int]:
+    """How many each dispatch handled, for a group of its own, until it has so many."""
+    group, left = fresh_group(), messages
+    while left > 0:
+        handled = (await outbox.dispatch(_ignored, group, batch_size=batch)).handled
+        left -= handled
+        yield handled
+
+
+async def fetches(connection: asyncpg.Connection, log: str, messages: int, batch: int) -> AsyncIterator[int]:
+    """How many each fetch by hand found, from the beginning, until there are so many."""
+    fetch, move = _FETCH.format(log=log, after="$1", limit="$2"), _MOVE.format(log=log, position="$1")
+    left, position = messages, 0
+    while left > 0:
+        rows = await connection.fetch(fetch, position, batch)
+        left, position = left - len(rows), rows[-1][0]
+        await connection.execute(move, position)
+        yield len(rows)
+
+
+async def join_by_hand(connection: asyncpg.Connection, log: str) -> None:
+    """Make the cursor that `fetches` moves."""
+    await connection.execute(_JOIN.format(log=log))
+
+
 async def dispatched(outbox: Outbox, messages: int, batch: int) -> tuple[float, float]:
     """Messages a second through `dispatch`, and microseconds of this process for each, whoever else is busy."""
-    group, handled = fresh_group(), 0
+    handled = 0
     began, busy = perf_counter(), process_time()
-    while handled < messages:
-        handled += (await outbox.dispatch(_ignored, group, batch_size=batch)).handled
+    async for each in dispatches(outbox, messages, batch):
+        handled += each
     return handled / (perf_counter() - began), (process_time() - busy) / handled * 1e6
 
 
@@ -74,15 +102,12 @@ async def iterated(outbox: Outbox, messages: int) -> float:
 async def by_asyncpg(stage: LogStage, outbox: Outbox, messages: int, batch: int) -> float:
     """Messages a second, fetched by hand."""
     name = outbox.tables.log.name
-    fetch, move = _FETCH.format(log=name, after="$1", limit="$2"), _MOVE.format(log=name, position="$1")
     connection = await stage.asyncpg()
-    await connection.execute(_JOIN.format(log=name))
-    handled = position = 0
+    await join_by_hand(connection, name)
+    handled = 0
     began = perf_counter()
-    while handled < messages:
-        rows = await connection.fetch(fetch, position, batch)
-        handled, position = handled + len(rows), rows[-1][0]
-        await connection.execute(move, position)
+    async for each in fetches(connection, name, messages, batch):
+        handled += each
     rate = handled / (perf_counter() - began)
     await connection.close()
     return rate

@@ -32,9 +32,9 @@ _FILL = """
 
 @dataclass(slots=True)
 class LogStage:
-    """One database of a server that belongs to this run."""
+    """One database, at an address that names no driver."""
 
-    server: PostgresServer
+    dsn: str
     engine: AsyncEngine
     logs: list[Outbox] = field(default_factory=list)
 
@@ -57,11 +57,11 @@ class LogStage:
 
     async def asyncpg(self) -> asyncpg.Connection:
         """A bare connection."""
-        return await asyncpg.connect(self.server.dsn(driver=""))
+        return await asyncpg.connect(self.dsn)
 
     async def psycopg(self) -> psycopg.AsyncConnection[Any]:
         """A bare connection of the other driver."""
-        return await psycopg.AsyncConnection.connect(self.server.dsn(driver=""), autocommit=True)
+        return await psycopg.AsyncConnection.connect(self.dsn, autocommit=True)
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +69,7 @@ async def log_stage(version: int = 18) -> AsyncIterator[LogStage]:
     """A server and an engine, for the length of a run."""
     with PostgresServer.start(version=version, settings=SETTINGS) as server:
         engine = create_async_engine(server.dsn(), pool_size=20)
-        made = LogStage(server, engine)
+        made = LogStage(server.dsn(driver=""), engine)
         try:
             yield made
         finally:

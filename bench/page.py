@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.peer import ROOT
 from bench.scenario import Found, Scenario
-from bench.scenarios import scenarios
+from bench.scenarios import SCENARIOS
 from bench.table import facts_of, lines, targets
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -20,7 +20,7 @@ REPORT = ROOT / "docs" / "performance"
 
 def loaded(saved: Mapping[str, Any]) -> tuple[list[Scenario], dict[str, list[Found]]]:
     """Scenarios and results as they were when the run had ended."""
-    shown = [scenario for scenario in scenarios() if scenario.name in saved["scenarios"]]
+    shown = [scenario for scenario in SCENARIOS if scenario.name in saved["scenarios"]]
     results: dict[str, list[Found]] = {}
     for scenario in shown:
         entries = {entry.label: entry for entry in scenario.entries}

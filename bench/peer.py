@@ -1,7 +1,7 @@
 """A peer as a process: its environment is installed when it is first needed, questions go in, answers come out.
 
-Peers are the scripts of `bench/peers`. This package and the bare driver run in the environment that runs the
-benchmark, all others in one of their own below `.venv-bench`.
+Peers are the scripts of `bench/peers`. This package, its topics and the bare driver run in the environment that runs
+the benchmark, all others in one of their own below `.venv-bench`.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class Peer:
 @cache
 def peers() -> dict[str, Peer]:
     """Every peer by its name."""
-    known = [Peer("ours", "this package"), Peer("raw", "bare asyncpg")]
+    known = [Peer("ours", "this package"), Peer("topics", "this package's topics"), Peer("raw", "bare asyncpg")]
     for name, facts in tomllib.loads((HOME / "peers" / "versions.toml").read_text()).items():
         known.append(Peer(name, facts["title"], tuple(facts["requires"])))
     return {peer.name: peer for peer in known}
@@ -69,7 +69,9 @@ class PeerProcess:
     def __init__(self, peer: Peer, dsn: str, postmaster: int) -> None:
         self.peer = peer
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        environment = {**os.environ, "PYTHONPATH": str(HOME / "track"), "PYTHONDONTWRITEBYTECODE": "1"}
+        # What runs in an environment of its own must not find this package, which may have the name of its library.
+        folders = [str(HOME / "track"), *([] if peer.requires else [str(ROOT)])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONDONTWRITEBYTECODE": "1"}
         # -P: a script must not find itself under the name of the library that it imports.
         self._process = subprocess.Popen(
             [peer.python(), "-P", peer.script, dsn, str(postmaster)],

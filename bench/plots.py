@@ -21,6 +21,8 @@ FIGURES = {
     "drain": ("drain-default", "drain-best", "drain-engine", "drain-batch", "drain-slow"),
     "hold": ("others", "snapshot", "keyed", "processes"),
     "latency": ("latency", "latency-churn", "timers"),
+    "topics": ("dispatch-small", "dispatch-large"),
+    "relay": ("relay",),
 }
 TITLES = {
     "publish-one": "publish, one a transaction, one writer",
@@ -38,11 +40,16 @@ TITLES = {
     "latency": "latency at 20 a second, p50 and p99",
     "latency-churn": "the same, old snapshot over dead rows",
     "timers": "timers, how late, p50 and p99",
+    "dispatch-small": "topic dispatch, 20,000 messages",
+    "dispatch-large": "topic dispatch, 1,000,000 messages",
+    "relay": "relay to NATS",
 }
 
 
 def _color(entry: dict[str, Any]) -> str:
-    return {"ours": OURS, "raw": LIMIT}.get(entry["peer"], PEER)
+    if entry.get("is_limit", entry["peer"] == "raw"):
+        return LIMIT
+    return OURS if entry["peer"] in {"ours", "topics"} else PEER
 
 
 def _rates(axes: Any, entries: list[dict[str, Any]]) -> None:

@@ -39,6 +39,8 @@ class Scenario:
     note: str = ""
     rounds: int | None = None
     """How many at most, where one already takes many samples."""
+    server: str = ""
+    """The variable of the environment that holds the address of a server without which it is left out."""
 
 
 SCALED = ("messages",)

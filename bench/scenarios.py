@@ -1,18 +1,16 @@
 """Every scenario that `python -m bench` knows, in the order of the report.
 
-Sizes are those of `--scale 1`. A slow peer gets fewer messages, so that a round ends; rates say the same. A module
-that is named in `ELSEWHERE` adds its own `SCENARIOS`, if it is there.
+Sizes are those of `--scale 1`. A slow peer gets fewer messages, so that a round ends; rates say the same. Those of
+topics and of the relay have modules of their own.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
+import os
 from typing import Any
 
+from bench import log_scenarios, relay_scenarios
 from bench.scenario import Entry, Run, Scenario, ask_under_snapshot
 from bench.special import cost, fresh, together
 
-ELSEWHERE = ("bench.log_scenarios",)
-"""Topic dispatch."""
 OTHERS = 1_000_000
 CHURN = 20_000
 SLOW: dict[str, Any] = {"sleep": 0.01, "workers": 100}
@@ -257,7 +255,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             Entry(
                 peer="ours",
                 label="resident set over a drain",
-                question={"do": "memory", "settings": "tuned", "messages": 100_000},
+                question={"do": "memory", "settings": "tuned", "messages": 1_000_000},
                 run=fresh,
             ),
             Entry(
@@ -277,13 +275,21 @@ SCENARIOS: tuple[Scenario, ...] = (
         unit="",
         rounds=1,
     ),
+    *log_scenarios.SCENARIOS,
+    *relay_scenarios.SCENARIOS,
 )
 
 
 def scenarios(parts: str = "") -> list[Scenario]:
-    """Those whose name contains one of the parts, which are separated by commas."""
-    found = list(SCENARIOS)
-    for name in ELSEWHERE:
-        if find_spec(name) is not None:
-            found += import_module(name).SCENARIOS
-    return [scenario for scenario in found if any(part in scenario.name for part in parts.split(","))]
+    """Those that can be run here, whose name contains one of the parts, which are separated by commas."""
+    return [scenario for scenario in _named(parts) if not scenario.server or os.environ.get(scenario.server)]
+
+
+def left_out(parts: str = "") -> dict[str, str]:
+    """The names of the others, each with what it lacks."""
+    lacking = [scenario for scenario in _named(parts) if scenario.server and not os.environ.get(scenario.server)]
+    return {scenario.name: f"left out, because {scenario.server} holds no server's address" for scenario in lacking}
+
+
+def _named(parts: str) -> list[Scenario]:
+    return [scenario for scenario in SCENARIOS if any(part in scenario.name for part in parts.split(","))]

@@ -137,9 +137,12 @@ def facts_of(facts: dict[str, Any]) -> list[str]:
         f"- {peers()[name].title}: " + ", ".join(f"{package} {version}" for package, version in found.items())
         for name, found in facts["versions"].items()
     ]
+    # An earlier run may have measured what this one could not.
+    lacking = {name: why for name, why in facts.get("left_out", {}).items() if name not in facts.get("scenarios", {})}
     return [
         f"- {facts['date']}, " + ("put together from several runs" if facts.get("is_mixed") else _whole(facts)),
         f"- {facts['cpu']}, {facts['cores']} cores for the server and the clients together, {facts['system']}",
         f"- Python {facts['python']}, PostgreSQL {facts['postgresql']} with {settings}",
         *versions,
+        *(f"- {name}: {why}" for name, why in lacking.items()),
     ]

@@ -41,7 +41,7 @@ ENGINE: dict[str, dict[str, Any]] = {
 class Ours(Contestant):
     """faststream-outbox, this checkout."""
 
-    packages = ("faststream-outbox", "faststream", "sqlalchemy", "asyncpg")
+    packages = ("faststream-outbox", "faststream", "sqlalchemy", "asyncpg", "nats-py")
 
     async def open(self) -> None:
         self.engine = create_async_engine(self.dsn, pool_size=20)
@@ -110,6 +110,22 @@ class Ours(Contestant):
         await broker.start()
         yield
         await broker.stop()
+
+    @contextlib.asynccontextmanager
+    async def relay(self, settings: str, nats: Any, subject: str) -> AsyncIterator[None]:
+        of_broker, of_subscriber = BROKER[settings]
+        broker = OutboxBroker(self.engine, outbox_table=self.table, **of_broker)
+
+        @nats.publisher(subject)
+        @broker.subscriber("orders", **of_subscriber)
+        async def hand_on(body: dict[str, Any]) -> dict[str, Any]:
+            return body
+
+        await nats.start()
+        await broker.start()
+        yield
+        await broker.stop()
+        await nats.stop()
 
     def _worker(self, on_message: Any, **options: Any) -> Worker:
         async def handle(claim: Claim) -> Outcome:

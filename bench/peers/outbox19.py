@@ -31,7 +31,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 class Outbox19(Contestant):
     """faststream-outbox 0.19."""
 
-    packages = ("faststream-outbox", "faststream", "sqlalchemy", "asyncpg")
+    packages = ("faststream-outbox", "faststream", "sqlalchemy", "asyncpg", "nats-py")
 
     async def open(self) -> None:
         self.engine = create_async_engine(self.dsn, pool_size=20, max_overflow=200)
@@ -104,6 +104,22 @@ class Outbox19(Contestant):
         await broker.start()
         yield
         await broker.stop()
+
+    @contextlib.asynccontextmanager
+    async def relay(self, settings: str, nats: Any, subject: str) -> AsyncIterator[None]:
+        of_broker, of_subscriber = SETTINGS[settings]
+        broker = OutboxBroker(self.engine, outbox_table=self.table, **of_broker)
+
+        @nats.publisher(subject)
+        @broker.subscriber("orders", **of_subscriber)
+        async def hand_on(body: dict[str, Any]) -> dict[str, Any]:
+            return body
+
+        await nats.start()
+        await broker.start()
+        yield
+        await broker.stop()
+        await nats.stop()
 
     async def publish_single(self, how: str, messages: int) -> None:
         for _ in range(messages):

@@ -4,7 +4,8 @@ Each queue runs in a process and a virtual environment of its own, as a script o
 with `serve(Contestant)`. Its arguments are the database's address and the server's process id. It reads one
 JSON object a line, `do` naming a function of `course`, and answers each with one line; with `None` where the
 queue has no such thing.
-This folder is all that such a script shares with the rest: it needs nothing but the standard library.
+This folder is all that a script of another project shares with the rest: it needs nothing but the standard library
+until something is asked that needs more.
 """
 
 import asyncio
@@ -63,6 +64,10 @@ class Contestant:
         self, settings: str, on_message: OnMessage, *, sleep: float = 0.0, workers: int | None = None
     ) -> contextlib.AbstractAsyncContextManager[None]:
         """Consume while entered, and call `on_message` with each body; once left, all outcomes are written."""
+        raise Unsupported
+
+    def relay(self, settings: str, nats: Any, subject: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """While entered, hand each message on to a subject of a connected `NatsBroker`, by its publisher."""
         raise Unsupported
 
     async def left(self) -> int:

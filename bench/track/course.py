@@ -1,17 +1,21 @@
-"""The questions that a contestant is asked: publish, drain, latency, timers, share, idle, memory.
+"""The questions that a contestant is asked: publish, drain, latency, timers, share, idle, memory, dispatch, relay.
 
 Times are taken here, the same way for every queue. A drain ends when the consumer has stopped and every
-outcome is written, and counts only if nothing is left. Latency counts from just before COMMIT is sent to
-the beginning of the handler.
+outcome is written, and counts only if nothing is left. A relay ends so too, after all of it has arrived.
+Latency counts from just before COMMIT is sent to the beginning of the handler.
 """
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from typing import Any
+from uuid import uuid4
 
 from contest import Clock, Contestant, rss, versions
+from count import Count
+from downstream import downstream
 
 Answer = dict[str, Any]
 PATIENCE = 240.0
@@ -54,33 +58,6 @@ async def publish_many(contestant: Contestant, how: str, messages: int) -> Answe
     return {"rate": messages / clock.seconds, "cpu": clock.cpu / messages}
 
 
-class Count:
-    """Counts what is handled, notes the time of each tenth, and tells when all is done."""
-
-    def __init__(self, messages: int) -> None:
-        self.messages = messages
-        self.handled = 0
-        self.done = asyncio.Event()
-        self.tenth = max(1, messages // 10)
-        self.times: list[float] = []
-
-    def __call__(self, body: object) -> None:
-        """A message was handled."""
-        self.handled += 1
-        if self.handled % self.tenth == 0:
-            self.times.append(time.perf_counter())
-            if self.handled >= self.messages:
-                self.done.set()
-
-    def many(self, count: int) -> None:
-        """So many were handled at once."""
-        before = self.handled // self.tenth
-        self.handled += count
-        self.times += [time.perf_counter()] * (self.handled // self.tenth - before)
-        if self.handled >= self.messages:
-            self.done.set()
-
-
 async def drain(
     contestant: Contestant,
     settings: str,
@@ -100,20 +77,57 @@ async def drain(
         async with asyncio.timeout(PATIENCE):
             await count.done.wait()
         handled = clock.seconds
+    seconds = clock.seconds
+    answer = _spent(clock, count) | {"stopping": seconds - handled}
+    await _nothing_left(contestant, messages)
+    return answer
+
+
+def _spent(clock: Clock, count: Count) -> Answer:
     seconds, cpu, server = clock.seconds, clock.cpu, clock.server
+    return {
+        "rate": count.messages / seconds,
+        "cpu": cpu / count.messages,
+        "server_cpu": server / count.messages,
+        "decay": count.decay,
+    }
+
+
+async def _nothing_left(contestant: Contestant, messages: int) -> None:
     left = await contestant.left()
     if left:
         msg = f"{left} of {messages} are left after the drain"
         raise RuntimeError(msg)
-    first, last = count.times[1] - count.times[0], count.times[-1] - count.times[-2]
-    return {
-        "rate": messages / seconds,
-        "cpu": cpu / messages,
-        "server_cpu": server / messages,
-        "stopping": seconds - handled,
-        # A batch may hold more than a tenth.
-        "decay": last / first if first and last else 1.0,
-    }
+
+
+async def relay(contestant: Contestant, settings: str, messages: int) -> Answer:
+    """Hand a backlog on to a NATS server, whose address the environment holds."""
+    server, subject = os.environ["BENCH_NATS"], f"relayed.{uuid4().hex}"
+    await fill(contestant, messages)
+    count = Count(messages)
+    async with downstream(server, subject, count) as nats:
+        clock = Clock()
+        async with contestant.relay(settings, nats, subject), asyncio.timeout(PATIENCE):
+            await count.done.wait()
+        answer = _spent(clock, count)
+    # NATS gets them in bursts, so that the time of a tenth says nothing.
+    del answer["decay"]
+    await _nothing_left(contestant, messages)
+    return answer
+
+
+async def dispatch(contestant: Any, how: str, messages: int, by: int) -> Answer:
+    """Read a topic from its beginning to its end; writing it is not counted."""
+    await contestant.topic(messages)
+    # The first statements of a connection are planned.
+    async for _ in contestant.read(how, log=messages, messages=min(by, messages), by=by):
+        pass
+    count = Count(messages)
+    clock = Clock()
+    async with asyncio.timeout(PATIENCE):
+        async for handled in contestant.read(how, log=messages, messages=messages, by=by):
+            count.many(handled)
+    return _spent(clock, count)
 
 
 async def latency(

@@ -7,9 +7,10 @@ import pytest
 from bench import page
 from bench.__main__ import run
 from bench.arena import Arena
+from bench.log_scenarios import SCENARIOS as OF_TOPICS
 from bench.peer import peers
 from bench.scenario import Entry, Found, Scenario, scaled
-from bench.scenarios import SCENARIOS, scenarios
+from bench.scenarios import SCENARIOS
 from bench.table import lines, targets
 from bench.targets import TARGETS
 
@@ -33,8 +34,8 @@ def full_results() -> dict[str, list[Found]]:
 
 
 def test_names_of_scenarios_and_labels_of_their_entries_are_unique() -> None:
-    assert len({scenario.name for scenario in scenarios()}) == len(scenarios())
-    for scenario in scenarios():
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    for scenario in SCENARIOS:
         assert len({entry.label for entry in scenario.entries}) == len(scenario.entries), scenario.name
 
 
@@ -109,3 +110,10 @@ def test_this_package_and_the_bare_driver_run_a_scenario() -> None:
     assert [len(found.answers) for found in (ours, raw, none)] == [2, 2, 0]
     assert not any(found.error for found in (ours, raw, none))
     assert ours.median("rate") > 0
+
+
+def test_topics_are_dispatched_and_read_by_hand() -> None:
+    with Arena.open() as arena:
+        found = run(arena, OF_TOPICS[0], rounds=2, scale=0.1)
+    assert [len(one.answers) for one in found] == [2, 2, 2]
+    assert not any(one.error for one in found)
