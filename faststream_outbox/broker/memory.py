@@ -139,11 +139,10 @@ class MemoryTables:
         return [(self._insert(one, now).id,) for one in _each(values)]
 
     def _publish_alike(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        alike = {name: values[name] for name in ("queue", "due_at", "due_in", "key", "priority")}
-        each = zip(values["payloads"], values["headers"], values["message_ids"], strict=True)
+        alike = {name: values[name] for name in ("queue", "headers", "due_at", "due_in", "key", "priority")}
         return [
-            (self._insert({**alike, "payload": body, "headers": headers, "message_id": message_id}, now).id,)
-            for body, headers, message_id in each
+            (self._insert({**alike, "payload": body, "message_id": message_id}, now).id,)
+            for body, message_id in zip(values["payloads"], values["message_ids"], strict=True)
         ]
 
     def _publish_timers(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:

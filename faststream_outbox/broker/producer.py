@@ -36,7 +36,6 @@ from faststream_outbox.log.message import OutboxMessage as TopicMessage
 from faststream_outbox.log.slots import uri_of
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, publish, publish_sync
-from faststream_outbox.publish.ids import random_ids
 from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         return [await codec.encode(body, serializer) for body in bodies]
 
     def _draws_ids_for(self, cmd: OutboxPublishCommand) -> bool:
-        """Whether correlation ids are ours to make, as FastStream makes them one by one."""
+        """Whether correlation ids are ours to make, where FastStream would draw one for each message."""
         is_given = cmd.correlation_id or CORRELATION_ID in (cmd.headers or ())
         return not is_given and self._config.id_generator is gen_cor_id
 
@@ -251,16 +250,17 @@ def envelope(
 def alike(
     cmd: OutboxPublishCommand, encoded: Sequence[tuple[bytes, str | None]], keys: Sequence[str | None]
 ) -> Iterator[CheckedEnvelope]:
-    """Messages that differ in body, correlation id and perhaps key: what they share is checked and encoded once."""
-    seen: dict[tuple[str | None, str | None], tuple[CheckedEnvelope, str]] = {}
-    for (payload, content_type), key, correlation_id in zip(encoded, keys, random_ids(len(keys)), strict=True):
-        known = seen.get((content_type, key))
-        if known is None:
+    """Messages that differ in body and perhaps key: what they share is checked and encoded once.
+
+    They carry no correlation id: each is known by its own id, which is its correlation id when it is read.
+    """
+    seen: dict[tuple[str | None, str | None], CheckedEnvelope] = {}
+    for (payload, content_type), key in zip(encoded, keys, strict=True):
+        row = seen.get((content_type, key))
+        if row is None:
             row = checked(envelope(cmd, b"", content_type, correlation_id=None, key=key))
-            shared = row.headers[1:-1] + "," if row.headers else ""
-            known = seen[content_type, key] = (row, f'{{{shared}"{CORRELATION_ID}":"')
-        row, headers = known
-        yield row.with_content(checked_body(payload), f'{headers}{correlation_id}"}}')
+            seen[content_type, key] = row
+        yield row.with_content(checked_body(payload), row.headers)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ MOST_ROWS = 10_000
 def checked_batch(envelopes: Iterable[Envelope | CheckedEnvelope]) -> list[CheckedEnvelope]:
     """The envelopes as rows; refuses a timer that the same call would change twice."""
     rows = list(_checked_each(envelopes))
-    size = sum(map(_size, rows))
+    size = sum(_sizes(rows))
     if size > MAX_BODY_BYTES:
         msg = (
             f"The messages of this call have {size} bytes together; {MAX_BODY_BYTES} fit. Publish them in smaller "
@@ -37,8 +37,8 @@ def checked_batch(envelopes: Iterable[Envelope | CheckedEnvelope]) -> list[Check
     return rows
 
 
-def _size(row: CheckedEnvelope) -> int:
-    return len(row[1]) + len(row[2] or "")
+def _sizes(rows: Sequence[CheckedEnvelope]) -> list[int]:
+    return [len(row[1]) + len(row[2] or "") for row in rows]
 
 
 def _checked_each(envelopes: Iterable[Envelope | CheckedEnvelope]) -> Iterator[CheckedEnvelope]:
@@ -76,7 +76,7 @@ def _goes_the_same_way(one: Envelope, known: Envelope) -> bool:
 def portions(rows: Sequence[CheckedEnvelope]) -> Iterator[Sequence[CheckedEnvelope]]:
     """The rows in order, in portions that one statement carries without needing many times their memory."""
     begin = size = 0
-    for place, row_size in enumerate(map(_size, rows)):
+    for place, row_size in enumerate(_sizes(rows)):
         if place > begin and (size + row_size > MOST_BYTES or place - begin >= MOST_ROWS):
             yield rows[begin:place]
             begin, size = place, 0
@@ -103,13 +103,14 @@ def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
     queues, payloads, headers, due_ats, due_ins, keys, priorities, timer_ids, conflicts, ids = map(
         list, zip(*rows, strict=True)
     )
-    contents: dict[str, Any] = {"payloads": payloads, "headers": headers, "message_ids": _message_ids(ids)}
+    contents: dict[str, Any] = {"payloads": payloads, "message_ids": _message_ids(ids)}
     is_without_timers = timer_ids.count(None) == len(rows)
-    if is_without_timers and all(map(_is_one_value, (queues, due_ats, due_ins, keys, priorities))):
+    if is_without_timers and all(map(_is_one_value, (queues, headers, due_ats, due_ins, keys, priorities))):
         # Arrays of values that are all the same cost the driver as much as those that are not.
         first = rows[0]
         return "publish_alike", contents | {
             "queue": first.queue,
+            "headers": first.headers,
             "due_at": first.due_at,
             "due_in": first.due_in,
             "key": first.key,
@@ -117,6 +118,7 @@ def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
         }
     values = contents | {
         "queues": queues,
+        "headers": headers,
         "due_ats": due_ats,
         "due_ins": due_ins,
         "keys": keys,
@@ -156,9 +158,12 @@ def hints_of(rows: Sequence[CheckedEnvelope], ids: Sequence[int | None]) -> list
         is_keyed = row.key is not None
         return [Hint(row.queue, 1, frozenset((row.priority,)), is_keyed, not is_keyed, row.due_in)]
     written: dict[str, list[CheckedEnvelope]] = {}
-    for row, row_id in zip(rows, ids, strict=True):
-        if row_id is not None:
-            written.setdefault(row.queue, []).append(row)
+    if None not in ids and _is_one_value([row[0] for row in rows]):
+        written[rows[0].queue] = list(rows)
+    else:
+        for row, row_id in zip(rows, ids, strict=True):
+            if row_id is not None:
+                written.setdefault(row.queue, []).append(row)
     now = datetime.now(UTC)
     return [_hint(queue, of_queue, now) for queue, of_queue in written.items()]
 
@@ -166,14 +171,14 @@ def hints_of(rows: Sequence[CheckedEnvelope], ids: Sequence[int | None]) -> list
 def _hint(queue: str, rows: Sequence[CheckedEnvelope], now: datetime) -> Hint:
     due = [
         due_in if due_at is None else (due_at - now).total_seconds()
-        for due_at, due_in in {(row.due_at, row.due_in) for row in rows}
+        for due_at, due_in in {(row[3], row[4]) for row in rows}
     ]
     due_in = min(due)
-    keyless = sum(row.key is None for row in rows)
+    keyless = [row[5] for row in rows].count(None)
     return Hint(
         queue=queue,
         count=len(rows),
-        priorities=frozenset({row.priority for row in rows}),
+        priorities=frozenset([row[6] for row in rows]),
         keyed=keyless < len(rows),
         keyless=keyless > 0,
         due_in=max(0.0, due_in),

@@ -7,14 +7,13 @@ values (:queue::text, :payload::bytea, :headers::text::jsonb, statement_timestam
 returning id
 
 -- name: publish_alike
--- Inserts messages that differ in body, headers and id only, in the order given, and returns their ids in that order.
+-- Inserts messages that differ in body and id only, in the order given, and returns their ids in that order.
 insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id)
-select :queue::text, m.payload, m.headers::jsonb, statement_timestamp(),
+select :queue::text, m.payload, s.headers, statement_timestamp(),
        coalesce(:due_at::timestamptz, statement_timestamp() + make_interval(secs => :due_in::float8)),
        :key::text, :priority::smallint, m.message_id
-from unnest(:payloads::bytea[], :headers::text[], :message_ids::uuid[])
-     with ordinality
-     as m (payload, headers, message_id, place)
+from (select :headers::text::jsonb as headers offset 0) s
+cross join unnest(:payloads::bytea[], :message_ids::uuid[]) with ordinality as m (payload, message_id, place)
 order by m.place
 returning id
 
