@@ -26,7 +26,7 @@ from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY
 from faststream_outbox.broker.parser import OutboxParser
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import stand_in
-from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked, checked_body
+from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked, checked_body, checked_text
 from faststream_outbox.errors import InvalidMessage, OutboxError
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import Published
@@ -254,13 +254,13 @@ def alike(
 
     They carry no correlation id: each is known by its own id, which is its correlation id when it is read.
     """
-    seen: dict[tuple[str | None, str | None], CheckedEnvelope] = {}
+    seen: dict[str | None, CheckedEnvelope] = {}
     for (payload, content_type), key in zip(encoded, keys, strict=True):
-        row = seen.get((content_type, key))
+        row = seen.get(content_type)
         if row is None:
-            row = checked(envelope(cmd, b"", content_type, correlation_id=None, key=key))
-            seen[content_type, key] = row
-        yield row.with_content(checked_body(payload), row.headers)
+            row = seen[content_type] = checked(envelope(cmd, b"", content_type, correlation_id=None))
+        row = row.with_content(checked_body(payload), row.headers)
+        yield row if key is None or key is cmd.key else row._replace(key=checked_text(key, "key"))
 
 
 @contextmanager

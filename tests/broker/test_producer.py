@@ -7,7 +7,7 @@ import pytest
 from faststream_outbox.broker.producer import alike, envelope
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.envelope import checked
-from faststream_outbox.errors import InvalidMessage
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 
 ENCODED = [(b"{}", "application/json"), (b"a", "text/plain"), (b"b", None), (b"{}", "application/json")]
 
@@ -28,3 +28,10 @@ def test_batch_whose_content_type_is_not_that_of_its_bodies_is_refused() -> None
     cmd = OutboxPublishCommand(*range(4), queue="orders", headers={"content-type": "text/plain"})
     with pytest.raises(InvalidMessage, match="content-type"):
         list(alike(cmd, ENCODED, [None] * 4))
+
+
+@pytest.mark.parametrize("key", [["k"], 7, b"k"])
+def test_batch_with_a_key_that_is_no_text_is_refused(key: Any) -> None:
+    cmd = OutboxPublishCommand(*range(4), queue="orders")
+    with pytest.raises(InvalidMessageType, match="key must be a str"):
+        list(alike(cmd, ENCODED, ["k", key, "k", "k"]))
