@@ -39,10 +39,14 @@ async def test_batch_is_published_in_order(way: Way) -> None:
         )
 
 
-async def test_messages_of_a_batch_have_correlation_ids_of_their_own(way: Way) -> None:
-    async with way.running(way.broker()):
+async def test_messages_of_a_batch_have_correlation_ids_of_their_own(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+    _collect(broker, "orders", seen)
+    async with way.running(broker):
         await way.publish_batch("a", "b", queue="orders")
-        assert len({row["headers"]["correlation_id"] for row in await way.rows()}) == 2
+        messages = [message for _, message in await seen.first(2)]
+    assert len({message.correlation_id for message in messages}) == 2
+    assert [message.correlation_id for message in messages] == [message.message_id for message in messages]
 
 
 async def test_id_generator_makes_correlation_ids(way: Way) -> None:
