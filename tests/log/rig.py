@@ -45,6 +45,10 @@ class Writer:
     async def rollback(self) -> None:
         await self.connection.rollback()
 
+    async def close(self) -> None:
+        """Give the connection back before the test ends, where many writers come after one another."""
+        await self.connection.close()
+
 
 class LogRig:
     """Everything that a test does with one log."""

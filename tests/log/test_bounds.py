@@ -42,6 +42,8 @@ async def an_xid_in_progress_at_the_snapshots_end(rig: LogRig, scan: Statement |
             await tick()
         await owner.commit()
         await tick()
+    await early.close()
+    await owner.close()
     return missed not in await rig.ticked()
 
 
@@ -60,6 +62,8 @@ async def an_xid_given_out_after_the_ticks_own(rig: LogRig, scan: Statement | No
             await tick()
         await owner.commit()
         await tick()
+    await early.close()
+    await owner.close()
     return missed not in await rig.ticked()
 
 
@@ -76,7 +80,7 @@ async def may_lose(rig: LogRig, schedule: Schedule, scan: Statement) -> bool:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 async def test_nothing_is_lost(rig: LogRig, schedule: Schedule) -> None:
-    for _ in range(5):
+    for _ in range(10):
         assert not await schedule(rig, None)
 
 
