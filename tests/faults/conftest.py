@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import URL
 
 from tests.faults.business import Business
-from tests.faults.processes import Troupe, troupe
+from tests.faults.processes import Troupe, WorkerProcess, troupe
 from tests.faults.scene import Scene
 
 LEASE_SECONDS = 2.0
@@ -43,5 +43,5 @@ async def business(scene: Scene, seed: int) -> AsyncIterator[Business]:
 
 @pytest.fixture
 async def children() -> AsyncIterator[Troupe]:
-    async with troupe() as children:
+    async with troupe(WorkerProcess) as children:
         yield children

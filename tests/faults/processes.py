@@ -6,26 +6,35 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Generic, Protocol, Self, TypeVar
 
-from tests.faults.child import READY, Part
+from tests.faults.child import READY
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
 
 
+class AnyPart(Protocol):
+    """What a child is told to do."""
+
+    def to_json(self) -> str: ...
+
+
 class WorkerProcess:
     """A child that runs `tests.faults.child`."""
+
+    program = "tests.faults.child"
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
-    async def start(cls, part: Part) -> "WorkerProcess":
-        """Start it and wait until it claims."""
+    async def start(cls, part: AnyPart) -> Self:
+        """Start it and wait until it says that it works."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.faults.child",
+            cls.program,
             part.to_json(),
             cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
@@ -78,27 +87,31 @@ class WorkerProcess:
             return await self._process.wait()
 
 
-class Troupe:
+P = TypeVar("P", bound=WorkerProcess)
+
+
+class Troupe(Generic[P]):
     """The children of one test."""
 
-    def __init__(self) -> None:
-        self.children: list[WorkerProcess] = []
+    def __init__(self, kind: type[P]) -> None:
+        self._kind = kind
+        self.children: list[P] = []
 
-    async def start(self, *parts: Part) -> list[WorkerProcess]:
+    async def start(self, *parts: AnyPart) -> list[P]:
         """Start children, all at a time."""
-        started = await asyncio.gather(*(WorkerProcess.start(part) for part in parts))
+        started = await asyncio.gather(*(self._kind.start(part) for part in parts))
         self.children += started
         return started
 
     @property
-    def alive(self) -> list[WorkerProcess]:
+    def alive(self) -> list[P]:
         return [child for child in self.children if child.is_alive]
 
 
 @asynccontextmanager
-async def troupe() -> AsyncIterator[Troupe]:
+async def troupe(kind: type[P]) -> AsyncIterator[Troupe[P]]:
     """Children that do not outlive the block."""
-    children = Troupe()
+    children = Troupe(kind)
     try:
         yield children
     finally:

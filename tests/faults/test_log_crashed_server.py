@@ -13,8 +13,9 @@ import pytest
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
-from tests.faults.log_processes import LogTroupe, log_troupe
+from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import LogScene
+from tests.faults.processes import troupe
 
 pytestmark = pytest.mark.faults
 
@@ -40,7 +41,7 @@ async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]
 
 @pytest.fixture
 async def members() -> AsyncIterator[LogTroupe]:
-    async with log_troupe() as children:
+    async with troupe(LogProcess) as children:
         yield children
 
 
@@ -55,7 +56,7 @@ async def test_group_recovers_from_crashes_of_the_server(
 ) -> None:
     options = {"lease_ttl_seconds": 2.0, "batch_size": 20}
     part = LogPart(log_scene.world, log_scene.record, seed, GROUP, transactional, longest=0.01, options=options)
-    await members.launch(*[replace(part, driver=driver) for driver in ("asyncpg", "psycopg")])
+    await members.start(*[replace(part, driver=driver) for driver in ("asyncpg", "psycopg")])
     load = asyncio.create_task(business.publish_with(PUBLISHERS, MANNER, 8.0))
     for _ in range(CRASHES):
         await asyncio.sleep(2.0)

@@ -15,8 +15,9 @@ import pytest
 from tests.faults.log_account import LogAccount
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import EXITED, LogPart
-from tests.faults.log_processes import LogProcess, LogTroupe, log_troupe
+from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import LogScene
+from tests.faults.processes import troupe
 
 pytestmark = pytest.mark.faults
 
@@ -42,7 +43,7 @@ async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]
 
 @pytest.fixture
 async def members() -> AsyncIterator[LogTroupe]:
-    async with log_troupe() as children:
+    async with troupe(LogProcess) as children:
         yield children
 
 
@@ -75,7 +76,7 @@ class Fate:
         for child in alive[count:]:
             assert await child.stop() == 0
             self.counts["leave"] += 1
-        await self._members.launch(*[self._part] * (count - len(alive)))
+        await self._members.start(*[self._part] * (count - len(alive)))
 
     async def _kill(self, child: LogProcess) -> None:
         await child.kill()

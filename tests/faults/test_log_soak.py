@@ -11,8 +11,9 @@ from sqlalchemy import URL
 
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
-from tests.faults.log_processes import LogTroupe, log_troupe
+from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import LOG, LogScene, idle_writer
+from tests.faults.processes import troupe
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -43,8 +44,8 @@ async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]
 
 @pytest.fixture
 async def sequencers(log_scene: LogScene, seed: int) -> AsyncIterator[LogTroupe]:
-    async with log_troupe() as children:
-        await children.launch(*[LogPart(log_scene.world, log_scene.record, seed + n) for n in range(SEQUENCERS)])
+    async with troupe(LogProcess) as children:
+        await children.start(*[LogPart(log_scene.world, log_scene.record, seed + n) for n in range(SEQUENCERS)])
         yield children
 
 

@@ -15,8 +15,9 @@ import pytest
 from tests.faults.child import LOST
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
-from tests.faults.log_processes import LogProcess, LogTroupe, log_troupe
+from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import OFFSETS, LogScene
+from tests.faults.processes import troupe
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -46,7 +47,7 @@ async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]
 
 @pytest.fixture
 async def members() -> AsyncIterator[LogTroupe]:
-    async with log_troupe() as children:
+    async with troupe(LogProcess) as children:
         yield children
 
 
@@ -62,9 +63,9 @@ def done(scene: LogScene, part: LogPart) -> list[tuple[str, int]]:
 
 async def two(members: LogTroupe, first: LogPart, second: LogPart) -> tuple[LogProcess, LogProcess]:
     """Two members that hold half of the slots each."""
-    (one,) = await members.launch(first)
+    (one,) = await members.start(first)
     await one.reaches("slots 256")
-    (other,) = await members.launch(second)
+    (other,) = await members.start(second)
     await asyncio.gather(one.reaches("slots 128"), other.reaches("slots 128"))
     return one, other
 
@@ -94,10 +95,10 @@ async def test_message_of_a_member_that_is_killed_in_its_handler_runs_again(
     log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
 ) -> None:
     part = replace(part, transactional=transactional)
-    (one,) = await members.launch(replace(part, hang="handler"))
+    (one,) = await members.start(replace(part, hang="handler"))
     await business.publish(ONCE_EACH, transactions=NAMES)
     await one.reaches("handler")
-    await members.launch(part)
+    await members.start(part)
     await one.kill()
     await log_scene.is_finished(GROUP, plain=not transactional)
     assert not log_scene.account(GROUP, done(log_scene, part)).wrongs()
@@ -108,11 +109,11 @@ async def test_member_that_was_frozen_beyond_its_lease_writes_nothing(
     log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
 ) -> None:
     part = replace(part, transactional=transactional)
-    (frozen,) = await members.launch(replace(part, shortest=0.5, longest=0.5))
+    (frozen,) = await members.start(replace(part, shortest=0.5, longest=0.5))
     await business.publish(ONCE_EACH, transactions=NAMES)
     await frozen.reaches("handler")
     frozen.freeze()
-    (heir,) = await members.launch(part)
+    (heir,) = await members.start(part)
     await heir.reaches("slots 256")
     await log_scene.is_finished(GROUP, plain=not transactional)
     effects = log_scene.effects()
@@ -155,9 +156,9 @@ async def test_slots_of_others_do_not_wait_for_a_member_that_hangs_with_its_tran
 async def test_log_goes_on_although_a_member_is_frozen_in_the_middle_of_a_tick(
     log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, driver: str
 ) -> None:
-    (frozen,) = await members.launch(replace(part, hang="tick", driver=driver))
+    (frozen,) = await members.start(replace(part, hang="tick", driver=driver))
     await business.publish(ONCE_EACH, transactions=1)
     await frozen.reaches("tick")
-    await members.launch(part)
+    await members.start(part)
     await business.publish(ONCE_EACH, transactions=NAMES, name=1)
     await log_scene.is_finished(GROUP, plain=True)

@@ -1,11 +1,16 @@
-"""A PostgreSQL schema of the test's own, with both tables in it, to be damaged at will."""
+"""A PostgreSQL schema of the test's own, with both tables in it, to be damaged at will; and an empty database."""
 
 from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, MetaData, Table, text
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import URL, Engine, MetaData, Table, create_engine, text
 
 from faststream_outbox.schema import Difference, make_dlq_table, make_outbox_table
+from tests.schema.migrations import ENVIRONMENT, Alembic, config_of
 
 Execute = Callable[..., None]
 Mend = Callable[[list[Difference]], None]
@@ -89,3 +94,38 @@ def dead(drift_metadata: MetaData, sync_engine: Engine) -> Table:
             row,
         )
     return table
+
+
+@pytest.fixture
+def empty_url(sync_engine: Engine, database_url: URL) -> Iterator[URL]:
+    """A database that has nothing in it but an empty schema."""
+    name = f"{database_url.database}_alembic"
+    url = database_url.set(database=name)
+    with sync_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+        connection.execute(text(f"CREATE DATABASE {name}"))
+        yield url
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def empty_engine(empty_url: URL) -> Iterator[Engine]:
+    engine = create_engine(empty_url.set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(text('CREATE SCHEMA "App S"'))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def alembic(empty_engine: Engine, tmp_path: Path) -> Alembic:
+    """Runs a command of Alembic's on the empty database, as its command line would."""
+    directory = tmp_path / "migrations"
+    command.init(Config(tmp_path / "alembic.ini", stdout=StringIO()), str(directory))
+    (directory / "env.py").write_text(ENVIRONMENT)
+
+    def run(step: Callable[[Config], object], metadata: MetaData) -> None:
+        with empty_engine.connect() as connection:
+            step(config_of(directory, connection, metadata))
+
+    return run
