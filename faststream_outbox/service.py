@@ -6,15 +6,42 @@ whole life); owners call `start` and `stop` and nothing else.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
+PATIENCE = 5.0
+"""Seconds that work which must not be interrupted may still take after a cancellation."""
 
 
 def pause_after(failures: int) -> float:
     """Seconds to wait after so many failures in a row: 0.05, 0.1, 0.2 … 5."""
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """Let work come to its end although this task is cancelled meanwhile; the cancellation is raised afterwards.
+
+    After a cancellation it has `PATIENCE` left: a server that does not answer must not stop anybody from stopping.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cancelled:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        while not task.done() and (left := until - loop.time()) > 0:
+            try:
+                await asyncio.wait([task], timeout=left)
+            except asyncio.CancelledError:
+                continue
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        raise cancelled from (None if task.cancelled() else task.exception())
 
 
 class Service:

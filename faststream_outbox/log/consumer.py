@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from faststream_outbox.events import table as told
 from faststream_outbox.log.handling import Handling
 from faststream_outbox.log.reader import Batch, Reader
-from faststream_outbox.service import Service, pause_after
+from faststream_outbox.service import PATIENCE, Service, pause_after, unbroken
 
 HandleBatch = Callable[[Handling], Awaitable[None]]
 
@@ -77,7 +77,7 @@ class Consumer:
                     reader.client.events.emit(told.ConnectionLost("reading", error))
                     await asyncio.sleep(pause_after(failures))
         finally:
-            await asyncio.shield(self._leave())
+            await unbroken(self._leave())
             self._finished.set()
 
     async def _next(self) -> Batch | None:
@@ -107,7 +107,9 @@ class Consumer:
 
     async def _leave(self) -> None:
         try:
-            await self.reader.leave()
+            # A server that does not answer must not stop anybody from stopping.
+            async with asyncio.timeout(PATIENCE):
+                await self.reader.leave()
         except Exception as error:  # noqa: BLE001 - the leases end by themselves
             self.reader.client.events.emit(told.ConnectionLost("leaving", error))
 

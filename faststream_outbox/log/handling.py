@@ -18,6 +18,7 @@ from faststream_outbox.log.reader import Batch, Reader
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.failure import described
 from faststream_outbox.outcomes.outcome import DONE, Dead, Done, Outcome, Release, Retry, Settled, resolved
+from faststream_outbox.service import unbroken
 from faststream_outbox.sql.through import AnySession
 
 Call = Callable[[Delivery], Awaitable[Outcome]]
@@ -113,7 +114,7 @@ class Handling:
                     await self.write()
         except BaseException:
             # Cancelled: what is done must not come again.
-            await asyncio.shield(self.finish(is_whole=False, release=release))
+            await self.finish(is_whole=False, release=release)
             raise
         await self.finish(is_whole=is_whole, release=release)
 
@@ -129,7 +130,7 @@ class Handling:
             try:
                 outcomes = await call(ready)
             except asyncio.CancelledError:
-                await asyncio.shield(self.finish(is_whole=False, release=release))
+                await self.finish(is_whole=False, release=release)
                 raise
             except Exception as error:  # noqa: BLE001 - a failed attempt, kept with each message
                 outcomes = [Retry(error=error)] * len(ready)
@@ -140,7 +141,7 @@ class Handling:
         if any(isinstance(outcome, Settled) for outcome in outcomes):
             for delivery, outcome in zip(ready, outcomes, strict=True):
                 self.end(delivery, outcome, duration)
-            await self.reader.committed(self.batch, self.batch.end)
+            await self.committed(self.batch.end)
             return
         for delivery, outcome in zip(ready, outcomes, strict=True):
             if not isinstance(outcome, Done | Settled) and delivery.uri in self._held_up:
@@ -205,8 +206,7 @@ class Handling:
             return False
         self.end(delivery, outcome, perf_counter() - began)
         if isinstance(outcome, Settled):
-            await self.reader.committed(self.batch, delivery.cursor)
-            self.keep()
+            await self.committed(delivery.cursor)
         return True
 
     async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
@@ -215,6 +215,11 @@ class Handling:
         # Not noted in the batch: the commit may yet fail.
         done = [delivery.position for delivery in deliveries]
         await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+
+    async def committed(self, reached: Cursor) -> None:
+        """Take note of a transaction that has committed, whatever is cancelled meanwhile."""
+        await unbroken(self.reader.committed(self.batch, reached))
+        self.keep()
 
     def _start(self, delivery: Delivery) -> None:
         delivery.handling = self
@@ -248,14 +253,20 @@ class Handling:
         return self._time() - self._settled_at > SETTLE_SECONDS
 
     async def write(self) -> None:
-        """Write how far the batch has come."""
+        """Write how far the batch has come, whatever is cancelled meanwhile."""
+        await unbroken(self._write())
+
+    async def _write(self) -> None:
         if self.reached is not None:
             await self.reader.settle(self.batch, self.reached)
         self.keep()
         self._settled_at = self._time()
 
     async def finish(self, *, is_whole: bool, release: bool) -> None:
-        """Write how far the batch came."""
+        """Write how far the batch came, whatever is cancelled meanwhile: what is done must not come again."""
+        await unbroken(self._finish(is_whole=is_whole, release=release))
+
+    async def _finish(self, *, is_whole: bool, release: bool) -> None:
         reader, batch = self.reader, self.batch
         reached = batch.end if is_whole else self.reached
         if reached is not None or batch.is_aside:

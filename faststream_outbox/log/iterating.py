@@ -12,6 +12,7 @@ from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.handling import Handling
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.outcomes.outcome import DONE, Outcome, Release
+from faststream_outbox.service import unbroken
 
 _UNHANDLED = Release()
 
@@ -42,9 +43,9 @@ async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> Asyn
                     if handing.is_over:
                         break
             finally:
-                await asyncio.shield(handing.end(in_hand))
+                await unbroken(handing.end(in_hand))
     finally:
-        await asyncio.shield(_leave(reader))
+        await unbroken(_leave(reader))
 
 
 async def _pause(reader: Reader) -> None:

@@ -35,6 +35,7 @@ from faststream_outbox.outcomes.outcome import DONE
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY
 from faststream_outbox.schema.check import validate_log_schema
 from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox.service import unbroken
 from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 
@@ -181,7 +182,7 @@ class Outbox(Standing):
             return tally.dispatched(batch.passed + batch.stopped)
         finally:
             renewing()
-            await asyncio.shield(_given_back(reader))
+            await unbroken(_given_back(reader))
 
     def _renew_by_and_by(self, reader: Reader) -> Callable[[], None]:
         """Keep the leases alive while a handler takes its time; costs nothing where it does not."""

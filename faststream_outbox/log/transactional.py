@@ -72,8 +72,7 @@ async def _together(handling: Handling, deliveries: Sequence[Delivery], subscrib
             return
         await reader.settle_within(session, batch, reached, batch.done)
     handling.reached = reached
-    await reader.committed(batch, reached)
-    handling.keep()
+    await handling.committed(reached)
 
 
 async def _one(
