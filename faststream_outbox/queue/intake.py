@@ -14,6 +14,8 @@ from faststream_outbox.wakeup.hint import Hint
 KEEP_LANE_SECONDS = 60.0
 BACKOFF = 1.5
 JITTER = 0.1
+MOST_UNSEEN_LANES = 64
+"""Hints may name priorities that no message has: so many are believed until a scan has seen them."""
 TRY_AGAIN_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
 """Two claims that gave way to each other must not meet again; what stays locked is left to the next look."""
 
@@ -42,6 +44,7 @@ class Intake:
         self.scan_at = 0.0
         self.earliest_scan = 0.0
         self.walked: dict[str, str] = {}
+        self._unseen: set[LaneName] = set()
         self._interval = options.min_fetch_interval
         self._found = False
         self._contested: dict[Key, int] = {}
@@ -56,28 +59,37 @@ class Intake:
             lane = self.lanes[name] = Lane(*name)
         return lane
 
+    def _hinted_lane(self, name: LaneName, now: float) -> Lane | None:
+        """The lane that a hint names; None if too many were named that have no messages."""
+        if name not in self.lanes and name[1] != 0:
+            if len(self._unseen) >= MOST_UNSEEN_LANES:
+                self.ask_scan(now)
+                return None
+            self._unseen.add(name)
+        return self.lane(name)
+
+    def ask_scan(self, now: float) -> None:
+        """Look from the beginning as soon as that is allowed again."""
+        self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
+
     def hint(self, hint: Hint, now: float) -> None:
         """Somebody published, released or resumed."""
         if hint.queue is not None and hint.queue not in self.queues:
             return
-        for lane in self._meant(hint):
+        for lane in self._meant(hint, now):
             if hint.due_in > 0:
                 lane.note_due(now + hint.due_in)
             else:
                 lane.hint(now, is_precise=bool(hint.priorities) and not hint.later)
         if hint.scan:
-            self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
+            self.ask_scan(now)
 
-    def _meant(self, hint: Hint) -> Iterable[Lane]:
+    def _meant(self, hint: Hint, now: float) -> Iterable[Lane]:
         queues = self.queues if hint.queue is None else (hint.queue,)
         kinds = [keyed for keyed, meant in ((False, hint.keyless), (True, hint.keyed)) if meant]
         if hint.priorities:
-            return [
-                self.lane((queue, priority, keyed))
-                for queue in queues
-                for priority in hint.priorities
-                for keyed in kinds
-            ]
+            named = [(queue, priority, keyed) for queue in queues for priority in hint.priorities for keyed in kinds]
+            return [lane for name in named if (lane := self._hinted_lane(name, now)) is not None]
         for queue in queues:
             for keyed in kinds:
                 self.lane((queue, 0, keyed))
@@ -122,10 +134,12 @@ class Intake:
         self.scan_at = now + max(self._interval * spread, 10 * took)
         for name in seen:
             self.lane(name)
+        self._unseen.difference_update(seen)
         for name, lane in list(self.lanes.items()):
             is_plain = name[1] == 0 and not name[2]
             if name not in seen and not is_plain and now - lane.hinted_at > KEEP_LANE_SECONDS and not lane.is_wet:
                 del self.lanes[name]
+                self._unseen.discard(name)
             elif not lane.keyed:
                 lane.scan()
             else:

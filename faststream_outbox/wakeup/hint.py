@@ -1,15 +1,22 @@
 """The hint: which queue may have work, and what a claimer should know about it.
 
 Travels between coroutines as an object and between processes as the payload of a NOTIFY. Anyone may
-send the bare name of a queue instead, and an empty payload means every queue.
+send the bare name of a queue instead, and an empty payload means every queue. Any role may send any
+payload: what is not within the bounds of a hint is no hint of ours.
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 MAX_PAYLOAD_BYTES = 7900
 MOST_PRIORITIES = 100
+MOST_COUNTED = 2**31
+LONGEST_DUE_IN = 1e12
+"""Seconds; more than there are until the year 9999."""
+_FLAGS = range(16)
+_PRIORITIES = range(-32768, 32768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +59,10 @@ def payloads(hints: Iterable[Hint], sender: str) -> Iterator[str]:
     for hint in hints:
         item: list[object] = [
             hint.queue,
-            hint.count,
+            min(hint.count, MOST_COUNTED),
             sorted(hint.priorities) if len(hint.priorities) <= MOST_PRIORITIES else [],
             int(hint.keyed) + 2 * int(hint.keyless) + 4 * int(hint.scan) + 8 * int(hint.later),
-            round(hint.due_in, 3),
+            min(round(hint.due_in, 3), LONGEST_DUE_IN),
         ]
         length = len(json.dumps(item)) + 1
         if batch and size + length > MAX_PAYLOAD_BYTES - 100:
@@ -72,20 +79,39 @@ def parsed(payload: str) -> tuple[str, list[Hint]]:
     if payload.startswith("{"):
         try:
             message = json.loads(payload)
-            hints = [
-                Hint(
-                    queue=queue,
-                    count=int(count),
-                    priorities=frozenset(int(priority) for priority in priorities),
-                    keyed=bool(flags & 1),
-                    keyless=bool(flags & 2),
-                    scan=bool(flags & 4),
-                    later=bool(flags & 8),
-                    due_in=float(due_in),
-                )
-                for queue, count, priorities, flags, due_in in message["hints"]
-            ]
-            return str(message["from"]), hints
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            sender, items = message["from"], message["hints"]
+            if isinstance(sender, str) and isinstance(items, list):
+                return sender, [_read(*item) for item in items]
+        except (ValueError, TypeError, KeyError, RecursionError):
             pass
     return "", [Hint(queue=payload or None)]
+
+
+def _read(queue: Any, count: Any, priorities: Any, flags: Any, due_in: Any) -> Hint:
+    """The hint that these values are; ValueError where one is not what we would have sent."""
+    is_ours = (
+        (queue is None or type(queue) is str)
+        and type(count) is int
+        and 0 <= count <= MOST_COUNTED
+        and type(priorities) is list
+        and len(priorities) <= MOST_PRIORITIES
+        and all(type(priority) is int and priority in _PRIORITIES for priority in priorities)
+        and type(flags) is int
+        and flags in _FLAGS
+        and type(due_in) in (int, float)
+        # False for what is not a number, too.
+        and 0 <= due_in <= LONGEST_DUE_IN
+    )
+    if not is_ours:
+        msg = "This is no hint."
+        raise ValueError(msg)
+    return Hint(
+        queue=queue,
+        count=count,
+        priorities=frozenset(priorities),
+        keyed=bool(flags & 1),
+        keyless=bool(flags & 2),
+        scan=bool(flags & 4),
+        later=bool(flags & 8),
+        due_in=float(due_in),
+    )

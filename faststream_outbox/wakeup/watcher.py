@@ -20,6 +20,8 @@ BUSY_INTERVAL = 0.008
 FIRST_POKE = 0.002
 LONGEST_POKE = 0.025
 POKING_SECONDS = 1.0
+MOST_AHEAD = 10_000
+"""Hints may overtake the reading that they explain, and they may lie: by no more than this."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class Tide:
 
     def account(self, count: int) -> None:
         """Hints have told of so many committed messages."""
-        self.unaccounted -= count
+        self.unaccounted = max(self.unaccounted - count, -MOST_AHEAD)
 
     def read(self, value: int | None, now: float) -> bool:
         """Take a reading; whether the claimers should be woken now."""

@@ -1,0 +1,122 @@
+"""Whoever may connect may NOTIFY: whatever the payload says, workers go on, and it costs them little."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.events.table import ConnectionLost
+from faststream_outbox.queue.intake import MOST_UNSEEN_LANES, Intake
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.wakeup.hint import LONGEST_DUE_IN, MOST_COUNTED, MOST_PRIORITIES, Hint, parsed
+from faststream_outbox.wakeup.watcher import MOST_AHEAD, Tide
+from tests.waiting import eventually
+from tests.wakeup.conftest import Channel, asleep
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=5,
+)
+ITEMS = st.tuples(
+    st.none() | st.just("orders") | ANYTHING,
+    st.integers() | ANYTHING,
+    st.lists(st.integers() | ANYTHING, max_size=4) | ANYTHING,
+    st.integers(0, 15) | ANYTHING,
+    st.floats() | ANYTHING,
+).map(list)
+PAYLOADS = st.text() | st.builds(
+    lambda sender, items: json.dumps({"from": sender, "hints": items}),
+    st.text() | ANYTHING,
+    st.lists(ITEMS, max_size=3) | ANYTHING,
+)
+
+ABSURD = [
+    ["orders", 1, [40000], 3, 0],
+    ["orders", 1, [-32769], 3, 0],
+    ["orders", 1, [True], 3, 0],
+    ["orders", 1, [0.5], 3, 0],
+    ["orders", 1, list(range(MOST_PRIORITIES + 1)), 3, 0],
+    ["orders", 1, {"1": 2}, 3, 0],
+    ["orders", -1, [], 3, 0],
+    ["orders", 10**30, [], 3, 0],
+    ["orders", 1, [], 3, 1e300],
+    ["orders", 1, [], 3, -1.0],
+    ["orders", 1, [], -1, 0],
+    [["orders"], 1, [], 3, 0],
+    [5, 1, [], 3, 0],
+]
+
+
+def payload_of(item: object) -> str:
+    return json.dumps({"from": "stranger", "hints": [item]})
+
+
+@given(PAYLOADS)
+@example(payload_of(["orders", 1, [0], 3, float("nan")]))
+@example(payload_of(["orders", 1, [0], 3, float("inf")]))
+def test_hints_stay_within_what_statements_take(payload: str) -> None:
+    sender, hints = parsed(payload)
+    assert isinstance(sender, str)
+    for hint in hints:
+        assert hint.queue is None or isinstance(hint.queue, str)
+        assert 0 <= hint.count <= MOST_COUNTED
+        assert 0 <= hint.due_in <= LONGEST_DUE_IN
+        assert len(hint.priorities) <= MOST_PRIORITIES
+        assert all(type(priority) is int and -32768 <= priority <= 32767 for priority in hint.priorities)
+
+
+@pytest.mark.parametrize("item", ABSURD, ids=lambda item: json.dumps(item)[:40])
+def test_a_hint_out_of_bounds_is_none_of_ours(item: object) -> None:
+    assert parsed(payload_of(item)) == ("", [Hint(payload_of(item))])
+
+
+async def test_claiming_goes_on_whatever_a_stranger_notifies(
+    engine: AsyncEngine, table: Table, channel: Channel
+) -> None:
+    async with asleep(engine, table, watch=False) as (client, handled):
+        lost: list[ConnectionLost] = []
+        client.events.subscribe(lost.append, ConnectionLost)
+        for item in ABSURD:
+            channel.say(payload_of(item))
+        async with engine.begin() as connection:
+            await connection.execute(table.insert().values(queue="orders", payload=b"after all that"))
+        channel.say("orders")
+        claim = await eventually(lambda: None if handled.empty() else handled.get_nowait())
+        assert (claim.payload, lost) == (b"after all that", [])
+
+
+async def test_priorities_that_do_not_exist_make_few_lanes() -> None:
+    intake = Intake(["orders", "mails"], WorkerOptions())
+    for start in range(-32768, 32768, 64):
+        intake.hint(Hint(None, priorities=frozenset(range(start, start + 64))), now=1.0)
+    assert len(intake.lanes) <= MOST_UNSEEN_LANES + 4
+
+
+async def test_a_priority_beyond_those_few_is_looked_for_by_a_scan() -> None:
+    intake = Intake(["orders"], WorkerOptions())
+    intake.scanned({}, 1.0, 0.001)
+    for priority in range(1, MOST_UNSEEN_LANES + 2):
+        assert intake.scan_at > 1.5
+        intake.hint(Hint("orders", priorities=frozenset((priority,)), keyed=False), now=1.4)
+    assert intake.scan_at <= 1.5
+
+
+async def test_lanes_that_have_messages_do_not_count_as_unseen() -> None:
+    intake = Intake(["orders"], WorkerOptions())
+    seen = {("orders", priority, False): None for priority in range(1000)}
+    intake.scanned(seen, 1.0, 0.001)
+    intake.hint(Hint("orders", priorities=frozenset((5000,)), keyed=False), now=1.0)
+    assert ("orders", 5000, False) in intake.lanes
+
+
+def test_hints_that_lie_about_their_number_do_not_blind_the_watcher() -> None:
+    tide = Tide()
+    tide.read(1, 0.0)
+    for _ in range(1000):
+        tide.account(MOST_COUNTED)
+    tide.read(2, 0.1)
+    assert tide.read(2 + MOST_AHEAD, 0.2)
