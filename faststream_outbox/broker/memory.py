@@ -227,6 +227,11 @@ class MemoryWire(Wire):
         self._tables = tables
         self.pooled = False
 
+    @property
+    def is_open(self) -> bool:
+        """There is nothing to connect to."""
+        return True
+
     async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
         """The rows that the statement returns."""
         # Others may run, as they do while a server answers.

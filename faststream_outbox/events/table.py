@@ -99,7 +99,7 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRefused(MessageEvent):
-    """The server refused an outcome, as for a missing dead-letter table; the message is parked in the outbox."""
+    """The server refused an outcome again and again because of its data; the message is parked in the outbox."""
 
     error: BaseException
 

@@ -1,9 +1,10 @@
-"""Writes outcomes: at most one statement of each kind in flight, with all that has ended meanwhile.
+"""Writes outcomes: at most one statement in flight, with all of a kind that has ended meanwhile.
 
 Lightly loaded it adds no latency, heavily loaded it batches hundreds, without a timer or a knob.
 Every write carries the lease's token, so a worker that lost its lease changes nothing. When the
-connection dies the same outcomes are written again on a fresh one; the token makes that safe. A
-dead letter that cannot be stored parks the message instead of running it for ever.
+connection dies the same outcomes are written again on a fresh one; the token makes that safe. What one
+kind or one message has to wait for stands in front of no other. A message whose outcome the server
+refuses again and again, because of its data, is parked instead of running for ever.
 """
 
 import asyncio
@@ -12,19 +13,20 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
-from faststream_outbox.outcomes.failure import Renderer, described, storable
+from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
 from faststream_outbox.queue.claim import Claim
-from faststream_outbox.service import pause_after
+from faststream_outbox.queue.pending import Apart, Pending
+from faststream_outbox.queue.refusal import is_fault_of_data
+from faststream_outbox.queue.settling import Ended, parking, settling, written_before
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Wire
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.worker import Worker
 
-MOST_PER_STATEMENT = 1000
-
-Ended = tuple[Claim, FinalOutcome]
+SAY_AGAIN_SECONDS = 30.0
+"""An outage that goes on is told again after this time."""
 
 
 class Aftermath(Protocol):
@@ -53,164 +55,167 @@ class Settler:
         self._aftermath = aftermath
         self._keeps_dead = has_dead_letters
         self._renderer = renderer
-        self._pending: list[Ended] = []
+        self._kinds: dict[type[Any], Pending] = {kind: Pending() for kind in (Done, Settled, Retry, Release, Dead)}
         self._writing: list[Ended] = []
+        self._unsure: set[Claim] = set()
+        self._failing_since: dict[Pending, float] = {}
+        self._said_at = 0.0
         self._wake = asyncio.Event()
 
     @property
     def backlog(self) -> int:
         """Outcomes not yet written."""
-        return len(self._pending) + len(self._writing)
+        return sum(map(len, self._kinds.values())) + len(self._writing)
 
     def put(self, claim: Claim, outcome: FinalOutcome) -> None:
         """Write this outcome as soon as possible."""
-        self._pending.append((claim, outcome))
+        self._kinds[type(outcome)].fresh.append((claim, outcome))
         self._wake.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
-            await self._wake.wait()
             self._wake.clear()
-            while self._pending:
-                self._writing = self._pending[:MOST_PER_STATEMENT]
-                self._pending = self._pending[MOST_PER_STATEMENT:]
-                try:
-                    await self.write(self._writing)
-                except BaseException:
-                    self._pending[:0] = [item for item in self._writing if item[0] in item[0].worker.unsettled]
-                    raise
-                finally:
-                    self._writing = []
+            now = loop.time()
+            worked = False
+            # One statement of each kind in turn, then one that failed alone: nobody stands in front of another.
+            for pending in self._kinds.values():
+                if group := pending.take(now):
+                    worked = True
+                    await self._write(pending, group)
+            for pending in self._kinds.values():
+                if (apart := pending.take_apart(now)) is not None:
+                    worked = True
+                    await self._write_apart(pending, apart)
+            if not worked:
+                await self._sleep(now)
+
+    async def _sleep(self, now: float) -> None:
+        until = min(pending.wakes_at() for pending in self._kinds.values())
+        if until == float("inf"):
+            await self._wake.wait()
+        elif until > now:
+            try:
+                async with asyncio.timeout(until - now):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
 
     def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget what this worker could not get written; its claims stay leased until that ends."""
-        left = [claim for claim, _ in (*self._writing, *self._pending) if claim.worker is worker]
+        left = [claim for claim, _ in self._writing if claim.worker is worker]
+        for pending in self._kinds.values():
+            left += [claim for claim, _ in pending.fresh if claim.worker is worker]
+            left += [apart.item[0] for apart in pending.apart if apart.item[0].worker is worker]
+            pending.fresh = [item for item in pending.fresh if item[0].worker is not worker]
+            pending.apart = [apart for apart in pending.apart if apart.item[0].worker is not worker]
         for claim in left:
             claim.is_abandoned = True
-        self._pending = [item for item in self._pending if item[0].worker is not worker]
+            self._unsure.discard(claim)
         return left
 
     async def write(self, ended: Sequence[Ended]) -> None:
-        """Write these outcomes, however long it takes."""
+        """Write these outcomes now, once; for whoever has no loop running."""
         kinds: dict[type[Any], list[Ended]] = {}
         for item in ended:
             kinds.setdefault(type(item[1]), []).append(item)
-        for kind, items in kinds.items():
-            if kind is Settled:
-                self._close(items, {claim.id for claim, _ in items})
-            else:
-                await self._insist(items)
+        for items in kinds.values():
+            self._close(items, await self._send(items))
 
-    async def _insist(self, items: list[Ended]) -> None:
-        failures = 0
-        began = 0.0
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                written = await self._send(items)
-            except Exception as error:  # noqa: BLE001 - told, and tried again
-                if _is_refused(error):
-                    await self._set_apart(items, error)
-                    return
-                failures += 1
-                if failures == 1:
-                    began = loop.time()
-                    self._events.emit(told.ConnectionLost("settle", error))
-                await asyncio.sleep(pause_after(failures))
-                continue
-            if failures:
-                self._events.emit(told.ConnectionRestored("settle", loop.time() - began))
-                written |= await self._written_before(items, written)
-            self._close(items, written)
-            return
-
-    async def _written_before(self, items: list[Ended], written: set[int]) -> set[int]:
-        """What an earlier try wrote before its answer was lost: rows that nobody else holds or has ended."""
-        missing = {claim.id: outcome for claim, outcome in items if claim.id not in written}
-        rows = await self._wire.fetch(self._sql["remains"], {"ids": list(missing)}) if missing else []
-        stays = {row[0]: row[1] for row in rows}
-        return {
-            row_id
-            for row_id, outcome in missing.items()
-            if (not stays.get(row_id) if isinstance(outcome, Retry | Release) else row_id not in stays)
-        }
-
-    async def _set_apart(self, items: list[Ended], error: Exception) -> None:
-        """Write outcomes of which the server refused one, one by one, and park what it refuses alone."""
-        if len(items) > 1:
-            for item in items:
-                await self._insist([item])
+    async def _write(self, pending: Pending, group: list[Ended]) -> None:
+        error, is_connected = await self._tried(group, self._settle)
+        now = asyncio.get_running_loop().time()
+        left = [item for item in group if not item[0].is_abandoned]
+        if error is None:
+            self._wrote(pending, now)
+        elif is_connected and is_fault_of_data(error):
+            pending.refused(left, now)
         else:
-            await self._park(items, error)
+            pending.failed(left, now, is_connected=is_connected)
+            self._failed(pending, now, left, error)
+
+    async def _write_apart(self, pending: Pending, apart: Apart) -> None:
+        was_given_up = apart.error is not None
+        if was_given_up:
+            error, is_connected = await self._tried([apart.item], lambda _: self._park(apart))
+        else:
+            error, is_connected = await self._tried([apart.item], self._settle)
+        now = asyncio.get_running_loop().time()
+        claim = apart.item[0]
+        if error is None:
+            self._wrote(pending, now)
+        elif claim.is_abandoned:
+            return
+        elif is_connected and is_fault_of_data(error):
+            pending.refused_apart(apart, now, error)
+            if apart.error is not None and not was_given_up:
+                refused = told.OutcomeRefused(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, error)
+                self._events.emit(refused)
+        else:
+            pending.failed_apart(apart, now)
+            self._failed(pending, now, [apart.item], error)
+
+    async def _tried(self, group: list[Ended], write: Callable[[list[Ended]], Any]) -> tuple[Exception | None, bool]:
+        """The error, if it failed, and whether there was a connection by then."""
+        self._writing = group
+        is_connected = False
+        try:
+            # Apart from the statement: what is refused while connecting says nothing about a message.
+            if not self._wire.is_open:
+                await self._wire.open()
+            is_connected = True
+            await write(group)
+        except Exception as error:  # noqa: BLE001 - told, and tried again
+            return error, is_connected
+        except BaseException:
+            left = [item for item in group if item[0] in item[0].worker.unsettled]
+            self._kinds[type(group[0][1])].put_back(left)
+            self._unsure.update(claim for claim, _ in left)
+            raise
+        finally:
+            self._writing = []
+        return None, True
+
+    async def _settle(self, group: list[Ended]) -> None:
+        written = await self._send(group)
+        if self._unsure:
+            missing = [item for item in group if item[0] in self._unsure and item[0].id not in written]
+            if missing:
+                # An earlier try of theirs may have been written before its answer was lost.
+                rows = await self._wire.fetch(self._sql["remains"], {"ids": [claim.id for claim, _ in missing]})
+                stays = {row[0]: row[1] for row in rows}
+                written |= {item[0].id for item in missing if written_before(item, stays)}
+            self._unsure.difference_update(claim for claim, _ in group)
+        self._close(group, written)
 
     async def _send(self, items: list[Ended]) -> set[int]:
-        values: dict[str, Any] = {
-            "ids": [claim.id for claim, _ in items],
-            "tokens": [claim.acquired_token for claim, _ in items],
-        }
-        outcome = items[0][1]
-        match outcome:
-            case Done():
-                name = "settle_done"
-            case Retry():
-                name = "settle_retry"
-                values["delays"] = [item.delay for _, item in items if isinstance(item, Retry)]
-                values["attempts"] = [int(item.counts) for _, item in items if isinstance(item, Retry)]
-            case Release():
-                name = "settle_release"
-                values["uncounted"] = [int(not item.counts) for _, item in items if isinstance(item, Release)]
-            case Dead():
-                name = "settle_dead" if self._keeps_dead else "settle_done"
-                if self._keeps_dead:
-                    values |= self._verdicts(items)
-            case Settled():
-                return set()
-            case _:
-                assert_never(outcome)
+        statement = settling(items, keeps_dead=self._keeps_dead, renderer=self._renderer)
+        if statement is None:
+            return {claim.id for claim, _ in items}
+        name, values = statement
         return {row[0] for row in await self._wire.fetch(self._sql[name], values)}
 
-    def _verdicts(self, items: list[Ended]) -> dict[str, list[Any]]:
-        dead = [(claim, outcome) for claim, outcome in items if isinstance(outcome, Dead)]
-        failures = [described(outcome.error, self._renderer) for _, outcome in dead]
-        return {
-            "attempts": [int(claim.was_started) for claim, _ in dead],
-            "reasons": [storable(str(outcome.reason), 64) for _, outcome in dead],
-            "exceptions": [failure.exception for failure in failures],
-            "error_types": [failure.error_type for failure in failures],
-            "error_messages": [failure.error_message for failure in failures],
-            "tracebacks": [failure.traceback for failure in failures],
-        }
+    async def _park(self, apart: Apart) -> None:
+        assert apart.error is not None
+        rows = await self._wire.fetch(self._sql["settle_parked"], parking(apart.item, apart.error))
+        claim, outcome = apart.item
+        self._aftermath.settled(claim, outcome, lost=not rows)
 
-    async def _park(self, items: list[Ended], error: Exception) -> None:
-        for claim, _ in items:
-            self._events.emit(
-                told.OutcomeRefused(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, error)
-            )
-        # Not the outcome's own text: it may hold an error whose rendering raises.
-        reasons = [
-            f"{outcome.reason}; dead letter refused: {error!r}"
-            if isinstance(outcome, Dead)
-            else f"{type(outcome).__name__} refused: {error!r}"
-            for _, outcome in items
-        ]
-        values = {
-            "ids": [claim.id for claim, _ in items],
-            "tokens": [claim.acquired_token for claim, _ in items],
-            "reasons": [storable(reason, 1000) for reason in reasons],
-        }
-        failures = 0
-        while True:
-            try:
-                rows = await self._wire.fetch(self._sql["settle_parked"], values)
-            except Exception:  # noqa: BLE001 - the reason was told; tried again until it is written
-                failures += 1
-                await asyncio.sleep(pause_after(failures))
-            else:
-                written = {row[0] for row in rows}
-                for claim, outcome in items:
-                    self._aftermath.settled(claim, outcome, lost=claim.id not in written)
-                return
+    def _wrote(self, pending: Pending, now: float) -> None:
+        pending.wrote()
+        if self._failing_since and pending in self._failing_since:
+            since = min(self._failing_since.values())
+            del self._failing_since[pending]
+            if not self._failing_since:
+                self._events.emit(told.ConnectionRestored("settle", now - since))
+
+    def _failed(self, pending: Pending, now: float, group: list[Ended], error: Exception) -> None:
+        self._unsure.update(claim for claim, _ in group)
+        if pending not in self._failing_since or now - self._said_at >= SAY_AGAIN_SECONDS:
+            self._said_at = now
+            self._failing_since.setdefault(pending, now)
+            self._events.emit(told.ConnectionLost("settle", error))
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:
         is_done_heard = told.Handled in self._events
@@ -257,10 +262,3 @@ class Settler:
                 assert_never(outcome)
         if kind in self._events:
             self._events.emit(kind(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, **more))
-
-
-def _is_refused(error: Exception) -> bool:
-    """Whether the server understood the statement and refused it, as opposed to not being reachable."""
-    state = getattr(error, "sqlstate", None)
-    # Connection trouble (08), lack of resources (53), operator intervention (57) and conflicts (40) pass by themselves.
-    return isinstance(state, str) and state[:2] not in ("08", "53", "57", "40", "55", "25")

@@ -71,6 +71,18 @@ class Wire:
         """Whether a connection is held that has not failed."""
         return self._driver is not None
 
+    async def open(self) -> None:
+        """Connect, unless connected; so that a failure can be told from that of a statement."""
+        async with self._lock:
+            if self._driver is not None:
+                return
+            try:
+                async with asyncio.timeout(self.timeout):
+                    await self._interruptible(self._open())
+            except BaseException:
+                await self._discard()
+                raise
+
     async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
         """Run one statement as one transaction and return its rows."""
         async with self._lock:

@@ -111,8 +111,11 @@ class TestWithoutTable:
 
 
 class TestRefused:
-    async def test_a_refused_letter_does_not_take_its_neighbours_along(self, rig: Rig) -> None:
+    async def test_a_refused_letter_does_not_take_its_neighbours_along(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Poison hurts only itself, also where the table has a rule of its own."""
+        monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 0.1)
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         worker = rig.worker(failing, retry_strategy=NoRetry(), max_workers=10)
         await rig.put("a", "poison", "b", "c")
@@ -136,7 +139,8 @@ class TestRefused:
             return await fetch(wire, statement, values)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Wire, "fetch", breaking)
-        await rig.sql("drop table {d}")
+        monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 0.1)
+        await rig.sql("alter table {d} add constraint none_at_all check (false)")
         await rig.work(failing, retry_strategy=NoRetry())
         await rig.put("a")
 

@@ -1,0 +1,119 @@
+"""Who is written next, after failures: the guilty one alone and last, an outage without a storm."""
+
+from itertools import pairwise
+
+import pytest
+
+from faststream_outbox.queue import DONE
+from faststream_outbox.queue.pending import MOST_PER_STATEMENT, Pending
+from faststream_outbox.queue.refusal import PARK_SECONDS, PARK_TIMES, is_fault_of_data, is_final
+from faststream_outbox.queue.settling import Ended
+from tests.queue.claims import claim_of
+
+
+class Refused(Exception):
+    def __init__(self, sqlstate: str | None) -> None:
+        super().__init__(sqlstate)
+        self.sqlstate = sqlstate
+
+
+class TestFault:
+    @pytest.mark.parametrize("state", ["22001", "22P05", "23514", "23505", "54000", "P0001", "44000"])
+    def test_is_the_datas(self, state: str) -> None:
+        assert is_fault_of_data(Refused(state))
+
+    @pytest.mark.parametrize(
+        "state",
+        ["28000", "28P01", "3D000", "42P01", "42501", "58030", "XX000", "08006", "53100", "57P01", "25006", None],
+    )
+    def test_is_not_the_datas(self, state: str | None) -> None:
+        assert not is_fault_of_data(Refused(state))
+
+    def test_is_the_datas_where_the_driver_cannot_write_it_down(self) -> None:
+        assert is_fault_of_data(UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates"))
+
+    def test_is_final_after_many_refusals_over_some_time_only(self) -> None:
+        times = [(PARK_TIMES - 1, 3600.0), (3600, PARK_SECONDS / 2), (PARK_TIMES, PARK_SECONDS)]
+        assert [is_final(*one) for one in times] == [False, False, True]
+
+
+def filled(count: int) -> tuple[Pending, list[Ended]]:
+    pending = Pending()
+    items: list[Ended] = [(claim_of(), DONE) for _ in range(count)]
+    pending.fresh.extend(items)
+    return pending, items
+
+
+class TestRefused:
+    @pytest.mark.parametrize("guilty", [0, 7, 99])
+    def test_all_but_the_guilty_one_are_written_in_few_statements(self, guilty: int) -> None:
+        pending, items = filled(100)
+        written: list[Ended] = []
+        statements, now = 0, 0.0
+        while group := pending.take(now):
+            statements += 1
+            if items[guilty] in group:
+                pending.refused(group, now)
+                now = pending.wakes_at()
+            else:
+                written += group
+                pending.wrote()
+        left = [apart.item for apart in pending.apart]
+        assert (len(written), left, statements < 30) == (99, [items[guilty]], True)
+
+    def test_one_alone_comes_again_after_growing_pauses_until_it_is_given_up(self) -> None:
+        pending, (item,) = filled(1)
+        now, times = 0.0, []
+        pending.refused(pending.take(now), now)
+        while pending.apart[0].error is None:
+            now = pending.wakes_at()
+            apart = pending.take_apart(now)
+            assert apart is not None
+            assert apart.item is item
+            times.append(now)
+            pending.refused_apart(apart, now, Refused("23514"))
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        assert (pauses == sorted(pauses), times[-1] >= PARK_SECONDS, len(times) >= PARK_TIMES - 1) == (True, True, True)
+
+    def test_fresh_ones_do_not_wait_for_the_pause_of_one_apart(self) -> None:
+        pending, _ = filled(1)
+        for _ in range(6):
+            pending.refused(pending.take(0.0), 0.0)
+            pending.fresh.append((claim_of(), DONE))
+        assert pending.wakes_at() <= 0.1
+
+
+class TestOutage:
+    def test_all_wait_together_and_are_one_group_again(self) -> None:
+        pending, items = filled(100)
+        now = 0.0
+        for _ in range(20):
+            group = pending.take(now)
+            assert group == items
+            pending.failed(group, now, is_connected=False)
+            assert pending.take(now) == []
+            now = pending.wakes_at()
+        assert pending.take(now) == items
+
+    def test_the_server_is_asked_ever_more_seldom(self) -> None:
+        pending, _ = filled(1000)
+        now, asked = 0.0, 0
+        while now < 60.0:
+            apart = pending.take_apart(now)
+            if apart is not None:
+                pending.failed_apart(apart, now)
+            else:
+                pending.failed(pending.take(now), now, is_connected=True)
+            asked += 1
+            now = pending.wakes_at()
+        assert asked < 25
+
+    def test_groups_grow_again_once_it_is_over(self) -> None:
+        pending, _ = filled(3000)
+        for now in range(100, 2000, 100):
+            pending.failed(pending.take(now), now, is_connected=True)
+        sizes = []
+        while group := pending.take(10_000):
+            sizes.append(len(group))
+            pending.wrote()
+        assert (sizes[:4], max(sizes)) == ([1, 2, 4, 8], MOST_PER_STATEMENT)

@@ -1,0 +1,210 @@
+"""What the server refuses is parked, an outage is waited for, and neither is in the way of other outcomes."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NoReturn
+
+import pytest
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome, Retry
+from faststream_outbox.sql import Statement
+from faststream_outbox.sql.wire import Wire
+from tests.queue.rig import Rig
+from tests.waiting import eventually
+
+LATER = Retry(3600.0)
+
+
+class Tries:
+    """Counts how often each statement was tried and failed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failed: list[str] = []
+        fetch = Wire.fetch
+
+        async def counted(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+            try:
+                return await fetch(wire, statement, values)
+            except Exception:
+                self.failed.append(statement.name)
+                raise
+
+        monkeypatch.setattr(Wire, "fetch", counted)
+        connect = Wire.open
+
+        async def counted_connecting(wire: Wire) -> None:
+            try:
+                await connect(wire)
+            except Exception:
+                self.failed.append("open")
+                raise
+
+        monkeypatch.setattr(Wire, "open", counted_connecting)
+
+    async def wait(self, name: str, count: int) -> None:
+        await eventually(lambda: self.failed.count(name) >= count, timeout=20, message=f"{name} failed {count} times")
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> Tries:
+    return Tries(monkeypatch)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused several times is given up without waiting for seconds to pass."""
+    monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 0.1)
+
+
+async def failing(claim: Claim) -> NoReturn:
+    raise ValueError("no such order")
+
+
+async def is_far_away(rig: Rig) -> bool:
+    return bool(await rig.one("select bool_or(next_attempt_at = 'infinity') from {t}"))
+
+
+class TestOutage:
+    @pytest.fixture(params=["asyncpg", "psycopg"])
+    async def role_engine(
+        self, request: pytest.FixtureRequest, rig: Rig, database_url: URL
+    ) -> AsyncIterator[AsyncEngine]:
+        """An engine of a role of its own."""
+        await rig.sql("create role refused_role login")
+        await rig.sql("grant all on all tables in schema public to refused_role")
+        await rig.sql("grant all on all sequences in schema public to refused_role")
+        url = database_url.set(drivername=f"postgresql+{request.param}", username="refused_role")
+        engine = create_async_engine(url)
+        yield engine
+        await rig.close()
+        await engine.dispose()
+        await rig.sql("drop owned by refused_role")
+        await rig.sql("drop role refused_role")
+
+    async def test_a_role_that_may_not_log_in_for_a_while_parks_nothing(
+        self, rig: Rig, role_engine: AsyncEngine, tries: Tries
+    ) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            await rig.sql("alter role refused_role nologin")
+            await rig.sql("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'refused_role'")
+            return LATER
+
+        await rig.work(handle, client=rig.another_client(engine=role_engine))
+        await rig.put("a")
+        await rig.witness.wait(told.Started)
+        await tries.wait("open", 3)
+        await rig.sql("alter role refused_role login")
+        await rig.witness.wait(told.Retried)
+        assert (rig.witness.of(told.OutcomeRefused), await is_far_away(rig)) == ([], False)
+
+    async def test_a_table_that_is_renamed_for_a_while_parks_nothing(self, driver_rig: Rig, tries: Tries) -> None:
+        rig = driver_rig
+
+        async def handle(claim: Claim) -> Outcome:
+            await rig.sql("alter table {t} rename to {t}_away")
+            return LATER
+
+        await rig.work(handle)
+        await rig.put("a")
+        await rig.witness.wait(told.Started)
+        await tries.wait("settle_retry", 3)
+        await rig.sql("alter table {t}_away rename to {t}")
+        await rig.witness.wait(told.Retried)
+        assert (rig.witness.of(told.OutcomeRefused), await is_far_away(rig)) == ([], False)
+
+    async def test_a_missing_dead_letter_table_is_waited_for_and_holds_up_no_other_outcome(
+        self, driver_rig: Rig, tries: Tries
+    ) -> None:
+        rig = driver_rig
+
+        async def handle(claim: Claim) -> Done:
+            if claim.payload == b"bad":
+                raise ValueError("no such order")
+            return DONE
+
+        await rig.sql("alter table {d} rename to {d}_away")
+        await rig.work(handle, retry_strategy=NoRetry())
+        await rig.put("bad")
+        await tries.wait("settle_dead", 2)
+        for count in (1, 2, 3):
+            await rig.put("good")
+            await rig.witness.wait(told.Handled, count=count)
+        assert (await rig.leased(), rig.witness.of(told.OutcomeRefused)) == (1, [])
+        assert rig.witness.of(told.ConnectionLost)[0].role == "settle"
+        await rig.sql("alter table {d}_away rename to {d}")
+        await rig.witness.wait(told.Died)
+        await rig.witness.wait(told.ConnectionRestored, role="settle")
+        assert ([letter["payload"] for letter in await rig.dead()], await rig.is_empty()) == ([b"bad"], True)
+
+    async def test_a_missing_table_is_not_asked_for_once_per_message(self, rig: Rig, tries: Tries) -> None:
+        await rig.sql("alter table {d} rename to {d}_away")
+        await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
+        await rig.put(*["bad"] * 300)
+        await rig.witness.wait(told.Started, count=300)
+        await tries.wait("settle_dead", 5)
+        assert len(tries.failed) < 50
+        await rig.sql("alter table {d}_away rename to {d}")
+        await rig.witness.wait(told.Died, count=300)
+
+
+class TestRefused:
+    @pytest.mark.usefixtures("impatient")
+    async def test_is_parked_after_several_refusals(self, driver_rig: Rig, tries: Tries) -> None:
+        rig = driver_rig
+        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
+        await rig.work(failing, retry_strategy=NoRetry())
+        await rig.put("poison")
+        refused = await rig.witness.wait(told.OutcomeRefused)
+        await eventually(lambda: is_far_away(rig))
+        assert (tries.failed.count("settle_dead") >= 5, "no_poison" in str(refused.error)) == (True, True)
+        (row,) = await rig.sql("select acquired_token, attempts_count, headers from {t}")
+        assert (row["acquired_token"], row["attempts_count"]) == (None, 1)
+        assert row["headers"]["x-outbox-failure"].startswith("retry_terminal; dead letter refused")
+
+    async def test_a_trigger_that_gives_way_in_time_parks_nothing(self, rig: Rig, tries: Tries) -> None:
+        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
+        await rig.work(failing, retry_strategy=NoRetry())
+        await rig.put("poison")
+        await tries.wait("settle_dead", 2)
+        await rig.sql("alter table {d} drop constraint no_poison")
+        await rig.witness.wait(told.Died)
+        assert rig.witness.of(told.OutcomeRefused) == []
+
+    async def test_its_neighbours_are_written_before_it_is_given_up(self, rig: Rig) -> None:
+        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
+        await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
+        await rig.put("poison", *["harmless"] * 200)
+        await rig.witness.wait(told.Died, count=200)
+        assert rig.witness.of(told.OutcomeRefused) == []
+
+    @pytest.mark.usefixtures("impatient")
+    async def test_one_that_cannot_even_be_parked_is_in_nobodys_way(self, rig: Rig, tries: Tries) -> None:
+        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
+        await rig.sql("alter table {t} add constraint no_parking check (next_attempt_at < 'infinity')")
+
+        async def handle(claim: Claim) -> Done:
+            if claim.payload != b"good":
+                raise ValueError("no such order")
+            return DONE
+
+        await rig.work(handle, retry_strategy=NoRetry())
+        await rig.put("poison")
+        await tries.wait("settle_parked", 2)
+        await rig.put("good", "bad")
+        await rig.witness.wait(told.Handled)
+        await rig.witness.wait(told.Died)
+        assert len(rig.witness.of(told.OutcomeRefused)) == 1
+        await rig.sql("alter table {t} drop constraint no_parking")
+        await eventually(lambda: is_far_away(rig), timeout=20)
+
+    async def test_its_lease_is_renewed_until_it_is_written(self, rig: Rig, tries: Tries) -> None:
+        await rig.sql("alter table {d} rename to {d}_away")
+        await rig.work(failing, retry_strategy=NoRetry(), lease_ttl_seconds=1.0)
+        await rig.put("bad")
+        await tries.wait("settle_dead", 1)
+        await rig.witness.wait(told.LeasesRenewed, count=2)
+        await rig.sql("alter table {d}_away rename to {d}")
+        await rig.witness.wait(told.Died)
+        assert len(rig.witness.of(told.Started)) == 1
