@@ -115,19 +115,24 @@ def _checked_queue(value: object) -> str:
 _known_queue = lru_cache(maxsize=1024)(_checked_queue)
 
 
-def checked_headers(headers: object) -> str | None:
-    """Headers as JSON text."""
-    if headers is None:
-        return None
+def header_mapping(headers: object) -> dict[str, Any]:
+    """Headers as a dict of their own, whose names are text."""
     if not isinstance(headers, Mapping):
-        msg = f"headers must be a mapping of names to values, not {type(headers).__name__}."
+        msg = f"headers must be a mapping of names to values, {{'name': 'value'}}, not {type(headers).__name__}."
         raise InvalidMessageType(msg)
     for name in headers:
         if not isinstance(name, str):
             msg = f"Header names must be str, not {type(name).__name__}: {name!r}."
             raise InvalidMessageType(msg)
+    return dict(headers)
+
+
+def checked_headers(headers: object) -> str | None:
+    """Headers as JSON text."""
+    if headers is None:
+        return None
     try:
-        text = _as_json(dict(headers))
+        text = _as_json(header_mapping(headers))
         text.encode()
     except TypeError as error:
         msg = f"Header values must be JSON values (str is best): {error}."

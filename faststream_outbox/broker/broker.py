@@ -1,8 +1,8 @@
 """`OutboxBroker`: FastStream's broker on the queue engine.
 
-Publishes in the caller's transaction, consumes with workers of the engine. Never closes the engine
-that it was given. `start` and `stop` may be called in any order and more than once; `async with broker`
-connects and does not consume.
+Publishes in the caller's transaction, consumes with workers of the engine. Never closes an engine that it was
+given; one that it made of an address is its own, and closed by `stop`. `start` and `stop` may be called in any
+order and more than once; `async with broker` connects and does not consume.
 """
 
 import asyncio
@@ -35,10 +35,12 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.access_log import make_outbox_logger_state
 from faststream_outbox.broker.config import OutboxBrokerConfig, driver_annotations
+from faststream_outbox.broker.engine import given_engine
 from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
+from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.events import recorder
 from faststream_outbox.log.client import LogClient
 from faststream_outbox.outcomes.failure import Renderer
@@ -46,6 +48,7 @@ from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.options import TerminalHook
 from faststream_outbox.schema import validate_schema
 from faststream_outbox.schema.check import validate_log_schema
+from faststream_outbox.schema.given import check_log, check_tables
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.wakeup import NotifyMode
 
@@ -57,7 +60,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
 
     def __init__(
         self,
-        engine: AsyncEngine | None = None,
+        engine: AsyncEngine | str | URL | None = None,
         *,
         outbox_table: Table,
         dlq_table: Table | None = None,
@@ -94,10 +97,13 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
         check_policy(ack_policy)
+        check_tables(outbox_table, dlq_table)
+        check_log(log_tables)
+        used, owns_engine = given_engine(engine)
         client = log = None
-        if engine is not None:
+        if used is not None:
             client = OutboxClient(
-                engine,
+                used,
                 outbox_table,
                 dlq_table=dlq_table,
                 notify=notify,
@@ -109,9 +115,10 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             if metrics_recorder is not None:
                 recorder.record(client.events, metrics_recorder)
             if log_tables is not None:
-                log = LogClient(engine, log_tables, events=client.events, listen=listen, listen_dsn=listen_dsn)
+                log = LogClient(used, log_tables, events=client.events, listen=listen, listen_dsn=listen_dsn)
         config = OutboxBrokerConfig(
-            engine=engine,
+            engine=used,
+            owns_engine=owns_engine,
             outbox_table=outbox_table,
             dlq_table=dlq_table,
             log_tables=log_tables,
@@ -144,13 +151,18 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             routers=routers,
             specification=BrokerSpec(
                 description=description,
-                url=[specification_url or _address(engine)],
+                url=[specification_url or _address(used)],
                 protocol=protocol or "postgresql",
                 protocol_version=protocol_version,
                 tags=tags,
                 security=security,
             ),
         )
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine that was given, or the one made of an address; for sessions to publish in."""
+        return self.client.engine
 
     @property
     def client(self) -> OutboxClient:
@@ -161,6 +173,10 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     def log(self) -> LogClient:
         """The log engine's half: ticks, gaps, and what `Outbox` offers to operators."""
         return self.config.broker_config.log
+
+    @override
+    def _check_topics(self) -> None:
+        check_log_tables(self.config.broker_config.log_tables)
 
     @override
     async def _connect(self) -> OutboxClient:
@@ -180,16 +196,19 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         exc_val: BaseException | None = None,
         exc_tb: TracebackType | None = None,
     ) -> None:
-        """Let handlers finish, give back what has not started; the engine stays open."""
-        await super().stop(exc_type, exc_val, exc_tb)
-        client = self.config.broker_config.shared_client
-        if client is not None:
-            # What was just committed is told before the caller disposes of the engine.
-            await client.wakeups.notifier(asyncio.get_running_loop()).flush()
-        log = self.config.broker_config.log_client
-        if log is not None:
-            await log.close()
-        self._connection = None
+        """Let handlers finish, give back what has not started; an engine that was given stays open."""
+        config = self.config.broker_config
+        try:
+            await super().stop(exc_type, exc_val, exc_tb)
+            if config.shared_client is not None:
+                # What was just committed is told before the caller disposes of the engine.
+                await config.shared_client.wakeups.notifier(asyncio.get_running_loop()).flush()
+            if config.log_client is not None:
+                await config.log_client.close()
+        finally:
+            self._connection = None
+            if config.owns_engine and config.engine is not None:
+                await config.engine.dispose()
 
     @override
     async def ping(self, timeout: float | None = None) -> bool:

@@ -43,6 +43,8 @@ class OutboxBrokerConfig(BrokerConfig):
     """What every endpoint of the broker shares."""
 
     engine: AsyncEngine | None = None
+    owns_engine: bool = False
+    """Whether the engine was made of an address, and is the broker's to close."""
     outbox_table: Table | None = None
     dlq_table: Table | None = None
     log_tables: LogTables | None = None

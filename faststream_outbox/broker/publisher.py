@@ -22,7 +22,7 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.response import OutboxPublishCommand
-from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.sql.through import AnySession
 
 
@@ -80,7 +80,7 @@ class OutboxPublisher(PublisherUsecase):
             queue=queue or ("" if self.is_topic else self.queue),
             topic=self.queue if self.is_topic and not queue else None,
             session=session,
-            headers=self.headers | (headers or {}),
+            headers=self.headers | header_mapping(headers or {}),
             correlation_id=correlation_id or self._outer_config.id_generator(),
             reply_to=reply_to or self.reply_to,
             key=self.key if key is None else key,
@@ -118,7 +118,7 @@ class OutboxPublisher(PublisherUsecase):
         cmd = OutboxPublishCommand(
             message,
             queue=queue or self.queue,
-            headers=self.headers | (headers or {}),
+            headers=self.headers | header_mapping(headers or {}),
             correlation_id=correlation_id or self._outer_config.id_generator(),
             timeout=timeout,
             _publish_type=PublishType.REQUEST,

@@ -3,7 +3,7 @@
 All of them write in the caller's transaction and none commits; see `faststream_outbox.publish`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -12,7 +12,7 @@ from faststream.response import PublishType
 from faststream.types import SendableMessage
 
 from faststream_outbox.broker.producer import OutboxProducer, SyncOutboxProducer, without_waiting
-from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.broker.response import OutboxPublishCommand, check_destination
 from faststream_outbox.envelope import TimerConflict
 from faststream_outbox.overview import Unprocessed
 from faststream_outbox.publish import cancel_timer_sync
@@ -53,6 +53,7 @@ class PublishingMixin(Home):
 
         To a queue, or to a topic, where the answer is its position.
         """
+        check_destination(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
@@ -91,6 +92,7 @@ class PublishingMixin(Home):
         message_id: UUID | None = None,
     ) -> int | None:
         """As `publish`, for a sync Session or Connection, with no event loop."""
+        check_destination(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
@@ -126,6 +128,7 @@ class PublishingMixin(Home):
         activate_at: datetime | None = None,
     ) -> list[int]:
         """Write many messages with one statement; their ids. `keys` gives each its own key."""
+        check_destination(queue, topic, is_needed=True)
         if not messages:
             return []
         cmd = OutboxPublishCommand(
@@ -167,8 +170,8 @@ class PublishingMixin(Home):
         )
         return await self._basic_request(cmd, producer=self.config.producer)
 
-    def _correlation(self, headers: dict[str, Any] | None, correlation_id: str | None) -> str:
-        if correlation_id is None and headers and isinstance(headers.get("correlation_id"), str):
+    def _correlation(self, headers: object, correlation_id: str | None) -> str:
+        if correlation_id is None and isinstance(headers, Mapping) and isinstance(headers.get("correlation_id"), str):
             return str(headers["correlation_id"])
         return correlation_id or self.config.id_generator()
 

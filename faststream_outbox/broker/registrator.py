@@ -24,7 +24,7 @@ from faststream_outbox.broker.specification import (
 from faststream_outbox.broker.subscriber import OutboxSubscriber, OutboxSubscriberConfig
 from faststream_outbox.broker.topic import check_no_group, check_priority, check_topic_options, checked_topic
 from faststream_outbox.broker.warn import warn, warn_about_options
-from faststream_outbox.envelope import checked_queue
+from faststream_outbox.envelope import checked_queue, header_mapping
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log.slots import checked_uri
 from faststream_outbox.options import check_count
@@ -87,6 +87,8 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         check_count("terminal_flush_batch_size", terminal_flush_batch_size)
         if topic is None:
             check_no_group(group)
+        else:
+            self._check_topics()
         names = _checked_names(queues) if topic is None else (checked_topic(topic, group, queues),)
         policy = EMPTY if ack_policy is None else ack_policy
         check_policy(policy)
@@ -150,6 +152,9 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             dependencies_=dependencies,
         )
 
+    def _check_topics(self) -> None:
+        """Refuse topics where there is no table for them; a router is told when its broker starts."""
+
     def _terminal_hook(self, claim: Any) -> Any:
         # Late: a router's subscriber learns of its broker, and of the broker's hook, only when it is included.
         hook = getattr(self.config, "on_terminal_failure", None)
@@ -189,15 +194,17 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         include_in_schema: bool = True,
     ) -> OutboxPublisher:
         """Publish to a queue or a topic: as an object, or as a decorator that publishes what a handler returns."""
-        check_destination(queue, topic)
+        check_destination(queue, topic, is_needed=True)
         check_priority(topic, priority)
+        if topic is not None:
+            self._check_topics()
         config = cast("OutboxBrokerConfig", self.config)
         publisher = OutboxPublisher(
             OutboxPublisherConfig(
                 _outer_config=config,
                 queue=checked_queue(queue) if topic is None else checked_uri(topic, "topic"),
                 is_topic=topic is not None,
-                headers=dict(headers or {}),
+                headers=header_mapping(headers or {}),
                 reply_to=reply_to,
                 key=key,
                 priority=priority,
@@ -257,6 +264,12 @@ def _checked_names(queues: object) -> tuple[str, ...]:
     if not isinstance(queues, str | list | tuple):
         msg = f"A subscriber takes a queue's name or a list of names, not a {type(queues).__name__}."
         raise InvalidOptionType(msg)
+    if not queues:
+        msg = (
+            "A subscriber needs to know what to read: subscriber('orders') for a queue, "
+            "or subscriber(topic='shop', group='billing')."
+        )
+        raise InvalidOption(msg)
     names = checked_queues(queues)
     for name in names:
         if ":" in name:

@@ -7,13 +7,16 @@ from uuid import UUID
 
 from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
 
-from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.sql.through import AnySession
 
 
-def check_destination(queue: str, topic: str | None) -> None:
-    """Refuse a message that would go to a queue and to a topic."""
+def check_destination(queue: str, topic: str | None, *, is_needed: bool = False) -> None:
+    """Refuse a message that would go to a queue and to a topic or, where that `is_needed`, to neither."""
+    if is_needed and not queue and topic is None:
+        msg = "Say where to: queue='orders' for one worker, or topic='shop' for every group that reads it."
+        raise InvalidMessage(msg)
     if queue and topic:
         msg = f"Publish to the queue {queue!r} or to the topic {topic!r}, not to both."
         raise InvalidMessage(msg)
@@ -50,7 +53,7 @@ class OutboxPublishCommand(BatchPublishCommand):
             destination=queue if topic is None else topic,
             correlation_id=correlation_id,
             # A copy: middlewares write into it.
-            headers=dict(headers) if headers else None,
+            headers=header_mapping(headers) if headers else None,
             reply_to=reply_to,
             _publish_type=_publish_type,
         )
@@ -112,7 +115,7 @@ class OutboxResponse(Response):
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
     ) -> None:
-        super().__init__(body, headers=headers, correlation_id=correlation_id)
+        super().__init__(body, headers=header_mapping(headers) if headers else None, correlation_id=correlation_id)
         check_destination(queue, topic)
         self.queue = queue or topic or ""
         """Where to: the queue, or the topic."""

@@ -2,8 +2,8 @@
 
 HTTP routes and handlers of messages live side by side and share dependencies: a route publishes through
 `router.broker` in the session of its own `Depends`, a handler gets what it asks for as a route would. Everything
-else is the broker's: the options are those of `OutboxBroker` and of its `subscriber()`. The engine is yours to
-close.
+else is the broker's: the options are those of `OutboxBroker` and of its `subscriber()`. An engine that you give
+is yours to close.
 """
 
 import logging
@@ -24,7 +24,7 @@ from faststream.security import BaseSecurity
 from faststream.specification.base import SpecificationFactory
 from faststream.specification.schema import Tag, TagDict
 from faststream.types import BrokerMiddleware, LoggerProto
-from sqlalchemy import Table
+from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
@@ -64,7 +64,7 @@ class OutboxRouter(StreamRouter[Any]):
 
     def __init__(
         self,
-        engine: AsyncEngine | None = None,
+        engine: AsyncEngine | str | URL | None = None,
         *,
         outbox_table: Table,
         dlq_table: Table | None = None,

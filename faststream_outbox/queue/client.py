@@ -28,6 +28,7 @@ from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.renewer import Renewer
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
+from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
@@ -64,6 +65,7 @@ class OutboxClient:
         log: logging.Logger | None = logger,
         wires: Callable[[], Wire] | None = None,
     ) -> None:
+        check_tables(table, dlq_table)
         self.engine = engine
         self.table = table
         self.dlq_table = dlq_table

@@ -50,6 +50,10 @@ class WorkerOptions:
         if self.graceful_timeout is not None:
             check_seconds("graceful_timeout", self.graceful_timeout, zero=True)
         check_seconds("batch_wait", self.batch_wait, zero=True)
+        if not self.batch and (self.batch_size is not None or self.batch_wait):
+            name = "batch_wait" if self.batch_size is None else "batch_size"
+            msg = f"{name} is of a handler that takes a list of messages: say batch=True too, or leave it out."
+            raise InvalidOption(msg)
         if self.min_fetch_interval > self.max_fetch_interval:
             msg = (
                 f"min_fetch_interval={self.min_fetch_interval} exceeds max_fetch_interval={self.max_fetch_interval}: "

@@ -38,6 +38,11 @@ class TestNumbers:
         with pytest.raises(InvalidOptionType, match=f"{name} must be"):
             WorkerOptions(**{name: None})
 
+    @pytest.mark.parametrize("options", [{"batch_size": 7}, {"batch_wait": 0.5}])
+    def test_options_of_a_batch_need_a_batch(self, options: dict[str, Any]) -> None:
+        with pytest.raises(InvalidOption, match="say batch=True too"):
+            WorkerOptions(**options)
+
     @pytest.mark.parametrize("name", ["max_deliveries", "batch_size", "graceful_timeout"])
     def test_none_is_taken_where_it_means_no_limit(self, name: str) -> None:
         assert getattr(WorkerOptions(**{name: None}), name) is None
@@ -86,7 +91,6 @@ class TestMostPerCall:
         ("options", "expected"),
         [
             ({}, 1),
-            ({"batch_size": 7}, 1),
             ({"batch": True}, 10),
             ({"batch": True, "batch_size": 7}, 7),
             ({"batch": True, "fetch_batch_size": 50}, 50),

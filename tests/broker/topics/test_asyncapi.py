@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from sqlalchemy import MetaData
 
 from faststream_outbox import OutboxBroker, OutboxRoute, OutboxRoutePublisher, OutboxRouter, make_outbox_table
+from faststream_outbox.log import make_log_tables
 from tests.broker.asgi import running
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
@@ -24,7 +25,9 @@ class Order(BaseModel):
 
 @pytest.fixture
 def broker() -> OutboxBroker:
-    return OutboxBroker(outbox_table=make_outbox_table(MetaData()), logger=None)
+    metadata = MetaData()
+    outbox, log = make_outbox_table(metadata), make_log_tables(metadata, "outbox_log")
+    return OutboxBroker(outbox_table=outbox, log_tables=log, logger=None)
 
 
 @pytest.fixture(params=["2.6.0", "3.0.0"])

@@ -190,11 +190,12 @@ async def test_test_broker_without_the_logs_tables_says_so_too() -> None:
 
 
 async def test_starting_without_the_logs_tables_says_what_to_pass(stage: Stage) -> None:
-    broker = stage.another(log_tables=None)
+    broker, router = stage.another(log_tables=None), OutboxRouter()
 
-    @broker.subscriber(topic="orders", group="billing")
+    @router.subscriber(topic="orders", group="billing")
     async def handle(body: int) -> None: ...
 
+    broker.include_router(router)
     with pytest.raises(IncorrectState, match=r"log_tables=make_log_tables\(metadata"):
         await broker.start()
 

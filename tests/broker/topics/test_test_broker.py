@@ -302,7 +302,9 @@ async def test_loops_run_beside_topics(broker: OutboxBroker, seen: list[Any]) ->
 
 
 async def test_several_brokers_share_what_is_published(broker: OutboxBroker, seen: list[Any]) -> None:
-    other = OutboxBroker(outbox_table=make_outbox_table(MetaData()), logger=None)
+    metadata = MetaData()
+    outbox, log = make_outbox_table(metadata), make_log_tables(metadata, "outbox_log")
+    other = OutboxBroker(outbox_table=outbox, log_tables=log, logger=None)
 
     @other.subscriber(topic="orders", group="mail")
     async def mail(body: int) -> None:

@@ -1,0 +1,102 @@
+"""Mistakes of a first day: each is refused where it is made, with what to write instead."""
+
+from typing import Any
+
+import pytest
+from faststream.exceptions import IncorrectState
+from sqlalchemy import MetaData
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from faststream_outbox import (
+    OutboxBroker,
+    OutboxResponse,
+    OutboxRoute,
+    OutboxRouter,
+    make_dlq_table,
+    make_outbox_table,
+)
+from faststream_outbox.broker.testing import fake_session
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption
+
+metadata = MetaData()
+OUTBOX, DEAD = make_outbox_table(metadata), make_dlq_table(metadata)
+
+
+@pytest.fixture
+def broker() -> OutboxBroker:
+    engine = create_async_engine("postgresql+asyncpg://localhost/app")
+    return OutboxBroker(engine, outbox_table=OUTBOX, dlq_table=DEAD, logger=None)
+
+
+HEADERS: Any = pytest.mark.parametrize("headers", [["a"], [("a", "b")], "a", {1: "b"}])
+
+
+@HEADERS
+async def test_headers_that_are_none_are_refused(broker: OutboxBroker, headers: Any) -> None:
+    session = fake_session()
+    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
+        await broker.publish(1, "orders", session=session, headers=headers)
+    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
+        await broker.publish_batch(1, 2, queue="orders", session=session, headers=headers)
+    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
+        await broker.publisher("orders").publish(1, session=session, headers=headers)
+
+
+@HEADERS
+def test_headers_of_a_publisher_that_are_none_are_refused(broker: OutboxBroker, headers: Any) -> None:
+    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
+        broker.publisher("orders", headers=headers)
+
+
+@HEADERS
+def test_headers_of_a_response_that_are_none_are_refused(headers: Any) -> None:
+    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
+        OutboxResponse(1, queue="orders", headers=headers)
+
+
+async def test_publish_to_nowhere_is_refused(broker: OutboxBroker) -> None:
+    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
+        await broker.publish(1, session=fake_session())
+
+
+async def test_batch_with_a_queue_for_a_message_is_told_of_the_keyword(broker: OutboxBroker) -> None:
+    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
+        await broker.publish_batch(1, 2, "orders", session=fake_session())
+
+
+def test_publish_sync_to_nowhere_is_refused(broker: OutboxBroker) -> None:
+    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
+        broker.publish_sync(1, session=fake_session())
+
+
+def test_publisher_to_nowhere_is_refused(broker: OutboxBroker) -> None:
+    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
+        broker.publisher()
+
+
+@pytest.mark.parametrize("queues", [(), [], ""])
+def test_subscriber_of_nothing_is_refused(broker: OutboxBroker, queues: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"subscriber\('orders'\).*subscriber\(topic='shop', group='billing'\)"):
+        broker.subscriber(queues)
+
+
+def test_route_of_nothing_is_refused() -> None:
+    async def handle(body: int) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"subscriber\('orders'\)"):
+        OutboxRouter([OutboxRoute(handle)])
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 3}, {"batch_wait": 0.5}])
+@pytest.mark.parametrize("place", [{"queues": "orders"}, {"topic": "shop", "group": "billing"}])
+def test_options_of_a_batch_without_batch_are_refused(options: dict[str, Any], place: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(InvalidOption, match=f"{name} .*batch=True"):
+        OutboxRouter().subscriber(**place, **options)
+
+
+def test_topic_of_a_broker_without_a_log_is_refused_where_it_is_registered(broker: OutboxBroker) -> None:
+    with pytest.raises(IncorrectState, match="log_tables=make_log_tables"):
+        broker.subscriber(topic="shop", group="billing")
+    with pytest.raises(IncorrectState, match="log_tables=make_log_tables"):
+        broker.publisher(topic="shop")
