@@ -3,7 +3,8 @@
 Keeps the failure, so that it can be stored with a dead letter. Opens the transaction of a transactional
 subscriber before the message is parsed, and ends it after what the handler returned was published:
 the handler's writes, the messages that it published and the end of its own message commit together.
-Passes inbound headers on to publishers, where a subscriber asks for that.
+Passes inbound headers on to publishers, where a subscriber asks for that, and the message's id to those of
+other brokers. What could not be forwarded because the other broker has stopped is given back.
 """
 
 from types import TracebackType
@@ -16,11 +17,12 @@ from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox.broker.forwarding import carry_id
 from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Taken
 from faststream_outbox.broker.producer import SESSION
-from faststream_outbox.broker.response import OutboxResponse
+from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox.log.message import EVENT_ID
-from faststream_outbox.outcomes.outcome import SETTLED, Done, Retry
+from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, Done, Retry
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.subscriber import OutboxSubscriber
@@ -79,6 +81,8 @@ class OutboxMiddleware(BaseMiddleware):
         subscriber = self._subscriber() if self._inbound else None
         if subscriber is not None and subscriber.propagates_headers and not cmd.headers:
             cmd.headers = {name: value for name, value in (self._inbound or {}).items() if name not in _OURS}
+        if not isinstance(cmd, OutboxPublishCommand) and isinstance(self.msg, Taken):
+            carry_id(cmd, self.msg, getattr(self._subscriber(), "group", None))
         return await call_next(cmd)
 
     async def after_processed(
@@ -94,6 +98,10 @@ class OutboxMiddleware(BaseMiddleware):
         if exc_val is not None and not isinstance(exc_val, HandlerException):
             for claim in claims:
                 claim.error = exc_val
+            subscriber = self._subscriber()
+            if subscriber is not None and not subscriber.can_forward:
+                for claim in claims:
+                    claim.decide(RELEASE)
         if self._session is not None:
             is_done = exc_val is None or isinstance(exc_val, AckMessage)
             await self._end_transaction(claims, is_done=is_done)

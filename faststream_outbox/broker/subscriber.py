@@ -5,6 +5,8 @@ Claiming, concurrency, leases, retries and stopping are the engine's. `get_one` 
 refused: they would lease messages that nobody handles.
 """
 
+import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,11 +25,13 @@ from faststream_outbox.broker._faststream import (
     SubscriberUsecaseConfig,
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
 from faststream_outbox.broker.message import REPLY_TO, Taken
 from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
 from faststream_outbox.broker.publisher import OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
 from faststream_outbox.broker.warn import warn_about_manual_handler
+from faststream_outbox.events import table as told
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.holding import Group
 from faststream_outbox.log.options import ReadOptions
@@ -37,6 +41,7 @@ from faststream_outbox.outcomes.outcome import RELEASE, UNDECIDED_OUTCOME, Outco
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.worker import Worker
+from faststream_outbox.service import Service
 
 READ_AHEAD = 100
 """How many messages of a topic are read at once, at least."""
@@ -91,6 +96,8 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self.group = config.group
         self.propagates_headers = config.propagate_inbound_headers
         self.worker: Worker | LogWorker | None = None
+        self._forwarding: Forwarding | None = None
+        self._opening: Service | None = None
         self._call_decorators = (publishing_responses(config._outer_config),)
 
     @property
@@ -120,8 +127,36 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             self.worker = self.make_worker()
         elif self.calls and self.group is not None and not self._outer_config.in_memory:
             self.worker = self._make_log_worker(self.group)
+        if self.worker is None:
+            return
+        if not self._outer_config.in_memory:
+            self._forwarding = Forwarding(self.calls)
+            self._forwarding.warn()
+        if self.can_forward:
+            await self.worker.start()
+        else:
+            self._opening = Service(f"outbox start of {self.specification.call_name}", self._open, self._crashed)
+            self._opening.start()
+
+    @property
+    def can_forward(self) -> bool:
+        """Whether the brokers run that handlers forward to; so too where there are none."""
+        return not self._forwarding or self._forwarding.is_open
+
+    async def _can_forward_soon(self, seconds: float) -> bool:
+        return not self._forwarding or await self._forwarding.opened(seconds, lambda: self.worker is None)
+
+    async def _open(self) -> None:
+        """Begin to consume as soon as the brokers run that handlers forward to."""
+        if self._forwarding and not await self._can_forward_soon(PATIENCE_SECONDS):
+            waiting = f"`{self.specification.call_name}` does not consume yet. {self._forwarding.missing}"
+            self._log(logging.ERROR, waiting, self.get_log_context(None))
+            await self._can_forward_soon(math.inf)
         if self.worker is not None:
             await self.worker.start()
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        self._outer_config.client.events.emit(told.LoopCrashed(name, error))
 
     def _post_start(self) -> None:
         # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
@@ -170,21 +205,24 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
     async def stop(self) -> None:
         """Let running handlers finish, give back what has not started, and consume no more."""
         worker, self.worker = self.worker, None
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            await opening.stop()
         if worker is not None:
             await worker.stop(self._outer_config.graceful_timeout or 0.0)
         await super().stop()
 
     async def handle(self, claim: Taken) -> Outcome:
         """Consume one message, for the engine."""
-        if not self.running:
-            # FastStream would drop it without a word.
+        # FastStream would drop a message of a subscriber that does not run without a word.
+        if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
             return RELEASE
         await self.consume(claim)
         return UNDECIDED_OUTCOME if claim.decision is None else claim.decision
 
     async def handle_batch(self, claims: Sequence[Taken]) -> list[Outcome]:
         """Consume a batch, for the engine."""
-        if not self.running:
+        if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
             return [RELEASE] * len(claims)
         await self.consume(claims)
         return [UNDECIDED_OUTCOME if claim.decision is None else claim.decision for claim in claims]

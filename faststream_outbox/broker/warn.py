@@ -54,3 +54,18 @@ def warn_about_manual_handler(handler: Callable[..., Any]) -> None:
             "so FastStream reads it from the body. Write `msg: OutboxMessage` "
             "(from faststream_outbox.annotations import OutboxMessage)."
         )
+
+
+def warn_about_publisher(handler: Callable[..., Any], what: str) -> None:
+    """A publisher of another broker on a handler of ours that loses messages; attributed to the handler's line."""
+    code = getattr(inspect.unwrap(handler), "__code__", None)
+    name = getattr(handler, "__name__", str(handler))
+    message = f"{name} forwards to another broker and may lose messages: {what}."
+    if code is None:
+        warn(message)
+    else:
+        warnings.warn_explicit(message, OutboxWarning, code.co_filename, code.co_firstlineno, registry=_SHOWN)
+
+
+_SHOWN: dict[Any, Any] = {}
+"""What was warned about, so that a restart does not repeat it."""

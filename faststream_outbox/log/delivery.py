@@ -102,6 +102,11 @@ class Delivery:
         return event_id or uuid5(NAMESPACE_OID, f"outbox:{self.position}")
 
     @property
+    def has_event_id(self) -> bool:
+        """Whether its id is the publisher's own, and not made of a position that other logs have too."""
+        return self._row[7] is not None
+
+    @property
     def key(self) -> str | None:
         """The key within the topic, if it has one."""
         return key_of(self.uri, self.queue)

@@ -317,7 +317,7 @@ async def test_inbound_headers_give_way_to_the_responses_own(engine: AsyncEngine
 async def test_failing_publisher_of_another_broker_keeps_the_message(engine: AsyncEngine, broker: OutboxBroker) -> None:
     nats = NatsBroker(logger=None)
     tried = asyncio.Event()
-    publisher = nats.publisher("subject")
+    publisher = nats.publisher("subject", stream="stream")
 
     async def fail(*_: Any, **__: Any) -> None:
         tried.set()
@@ -329,6 +329,7 @@ async def test_failing_publisher_of_another_broker_keeps_the_message(engine: Asy
         return body
 
     publisher._publish = fail  # type: ignore[method-assign]
+    nats.running = True
     await broker.start()
     await _publish(broker, engine, 1)
     async with asyncio.timeout(5):

@@ -1,0 +1,80 @@
+"""A NATS server with JetStream that a test may kill and start again under the same address."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import nats
+from nats.js.api import StreamConfig
+from nats.js.client import JetStreamContext
+
+PATIENCE = 30.0
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+async def answers(port: int) -> None:
+    """Wait until somebody listens there."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                return
+
+
+class NatsServer:
+    """Keeps its streams on disk, so that they outlive a kill."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self._port}"
+
+    async def start(self) -> None:
+        program = Path(sys.executable).parent / "nats-server"
+        where = ["-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(self._directory)]
+        self._process = subprocess.Popen([program, *where], stderr=subprocess.DEVNULL)
+        await answers(self._port)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    async def stored(self, stream: str) -> list[tuple[bytes, dict[str, str]]]:
+        """The bodies and headers of all messages in a stream."""
+        client = await nats.connect(self.url)
+        try:
+            context = client.jetstream()
+            last = (await context.stream_info(stream)).state.last_seq
+            return [await _message(context, stream, number) for number in range(1, last + 1)]
+        finally:
+            await client.close()
+
+    async def make_stream(self, name: str, *subjects: str) -> None:
+        client = await nats.connect(self.url)
+        try:
+            await client.jetstream().add_stream(StreamConfig(name=name, subjects=list(subjects)))
+        finally:
+            await client.close()
+
+
+async def _message(context: JetStreamContext, stream: str, number: int) -> tuple[bytes, dict[str, str]]:
+    found = await context.get_msg(stream, number)
+    return found.data or b"", found.headers or {}

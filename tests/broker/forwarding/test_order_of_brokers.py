@@ -1,0 +1,166 @@
+"""The other broker may be started and stopped before or after the outbox: no attempt is lost to that."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from faststream import FastStream
+from faststream.nats import NatsBroker
+
+from faststream_outbox import OutboxBroker
+from faststream_outbox.outcomes.retry import NoRetry
+from tests.broker.effects import EffectsShop
+from tests.broker.forwarding.nats_server import NatsServer
+from tests.waiting import eventually
+
+
+def forward(broker: OutboxBroker, nats: NatsBroker, seen: list[int], **options: Any) -> None:
+    """Forward orders to NATS; whatever fails is a dead letter at once."""
+
+    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @broker.subscriber("orders", retry_strategy=NoRetry(), **options)
+    async def hand_over(number: int) -> int:
+        seen.append(number)
+        return number
+
+
+async def arrived(nats_server: NatsServer, *bodies: bytes) -> None:
+    async def all_arrived() -> bool:
+        return [body for body, _ in await nats_server.stored("shop")] == list(bodies)
+
+    await eventually(all_arrived, timeout=30)
+
+
+async def test_nothing_is_claimed_before_the_other_broker_runs(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
+) -> None:
+    forwarded: list[int] = []
+    others: list[int] = []
+    forward(shop.broker, nats, forwarded)
+
+    @shop.broker.subscriber("others")
+    async def handle(number: int) -> None:
+        others.append(number)
+
+    await shop.publish(1, 2, 3)
+    await shop.broker.start()
+    await shop.publish(4, queue="others")
+    await shop.becomes(messages={"orders": [b"1", b"2", b"3"]})
+    assert (forwarded, others) == ([], [4])
+    await nats.start()
+    await arrived(nats_server, b"1", b"2", b"3")
+    await shop.becomes()
+
+
+@pytest.mark.parametrize("outbox_first", [True, False])
+async def test_first_messages_arrive_whatever_the_order(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer, outbox_first: bool
+) -> None:
+    forward(shop.broker, nats, [])
+    await shop.publish(1, 2, 3)
+    app = FastStream(*((shop.broker, nats) if outbox_first else (nats, shop.broker)), logger=None)
+    await app.start()
+    await arrived(nats_server, b"1", b"2", b"3")
+    await shop.becomes()
+    await app.stop()
+
+
+async def test_what_runs_when_the_other_broker_stops_comes_again_uncounted(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
+) -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @shop.broker.subscriber("orders", retry_strategy=NoRetry())
+    async def hand_over(number: int) -> int:
+        entered.set()
+        await go_on.wait()
+        return number
+
+    app = FastStream(nats, shop.broker, logger=None)
+    await app.start()
+    await shop.publish(1)
+    await entered.wait()
+    stopping = asyncio.create_task(app.stop())
+    await eventually(lambda: nats._connection is None, timeout=30)
+    go_on.set()
+    await stopping
+    (row,) = await shop.sql(f"select attempts_count, deliveries_count, acquired_token from {shop.outbox.name}")
+    assert dict(row) == {"attempts_count": 0, "deliveries_count": 0, "acquired_token": None}
+    await app.start()
+    await arrived(nats_server, b"1")
+    await shop.becomes()
+    await app.stop()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_messages_wait_while_the_other_broker_is_stopped(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer, batch: bool
+) -> None:
+    handled: list[Any] = []
+
+    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @shop.broker.subscriber("orders", retry_strategy=NoRetry(), batch=batch)
+    async def hand_over(numbers: Any) -> Any:
+        handled.append(numbers)
+        return numbers
+
+    app = FastStream(nats, shop.broker, logger=None)
+    await app.start()
+    await nats.stop()
+    await shop.publish(1)
+
+    async def it_is_claimed() -> Any:
+        return await shop.sql(f"select 1 from {shop.outbox.name} where acquired_token is not null")
+
+    await eventually(it_is_claimed, timeout=30)
+    assert handled == []
+    await nats.start()
+    await arrived(nats_server, b"[1]" if batch else b"1")
+    await shop.becomes()
+    await app.stop()
+
+
+async def test_a_handler_that_publishes_by_itself_finds_a_broker_that_was_connected_first(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
+) -> None:
+    await nats_server.make_stream("shop", "shop.*")
+    app = FastStream(shop.broker, nats, logger=None)
+
+    @app.on_startup
+    async def connect() -> None:
+        await nats.connect()
+
+    @shop.broker.subscriber("orders", retry_strategy=NoRetry())
+    async def hand_over(number: int) -> None:
+        await nats.publish(number, "shop.orders", stream="shop", timeout=5)
+
+    await shop.publish(1)
+    await app.start()
+    await arrived(nats_server, b"1")
+    await shop.becomes()
+    await app.stop()
+
+
+async def test_stop_does_not_wait_for_a_broker_that_never_started(shop: EffectsShop, nats: NatsBroker) -> None:
+    forward(shop.broker, nats, [])
+    await shop.publish(1)
+    await shop.broker.start()
+    await shop.broker.stop()
+    await shop.broker.start()
+    await shop.broker.stop()
+    assert (await shop.state())["messages"] == {"orders": [b"1"]}
+
+
+async def test_an_error_says_what_to_start(
+    shop: EffectsShop, nats: NatsBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faststream_outbox.broker.subscriber.PATIENCE_SECONDS", 0.05)
+    said: list[str] = []
+    forward(shop.broker, nats, [])
+    (subscriber,) = shop.broker.subscribers
+    monkeypatch.setattr(subscriber, "_log", lambda level, message, context: said.append(message))
+    await shop.broker.start()
+    await eventually(lambda: said)
+    assert "It forwards to NatsBroker, which was not started" in said[0]
+    assert "FastStream(outbox_broker, other_broker)" in said[0]

