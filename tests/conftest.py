@@ -1,4 +1,7 @@
-"""One PostgreSQL for the whole run, one database for each worker of pytest-xdist, fixtures on top.
+"""A PostgreSQL for each worker of pytest-xdist, a database in it, fixtures on top.
+
+Tests of two workers share no server, because everybody's snapshots, locks and transaction numbers are
+everybody's business there: a transaction that one test holds open keeps dead rows on the pages of another.
 
 `OUTBOX_TEST_DSN` replaces the private server by one of yours (databases `outbox_test_*` are dropped
 and created there); `OUTBOX_TEST_PG=16` picks the version of the private one.
@@ -7,7 +10,6 @@ and created there); `OUTBOX_TEST_PG=16` picks the version of the private one.
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -15,32 +17,12 @@ from psycopg import sql
 from sqlalchemy import URL, Engine, MetaData, Table, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.testing.postgres import PostgresAddress, PostgresServer
+from faststream_outbox.testing.postgres import PostgresServer
 from tests.tables import existing
 
-# fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands
-SETTINGS = {"fsync": "off", "max_connections": "200", "autovacuum": "on"}
-
-SERVER = pytest.StashKey[PostgresServer]()
-
-
-def _shared_server(config: pytest.Config) -> PostgresServer:
-    if SERVER not in config.stash:
-        version = int(os.environ.get("OUTBOX_TEST_PG", "18"))
-        config.stash[SERVER] = PostgresServer.start(version=version, settings=SETTINGS)
-    return config.stash[SERVER]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Hands every worker of pytest-xdist the address of the one server that the controller started."""
-    if "OUTBOX_TEST_DSN" not in os.environ:
-        node.workerinput["postgres"] = _shared_server(node.config).values()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if SERVER in config.stash:
-        config.stash[SERVER].stop()
+# fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands.
+# Autovacuum would come at any time, hold a snapshot, and teach the planner about a test's tables.
+SETTINGS = {"fsync": "off", "max_connections": "200", "autovacuum": "off"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,12 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest) -> PostgresAddress:
-    """The shared server, for tests that need its programs. Never crash this one: see `private_server`."""
+def server() -> Iterator[PostgresServer]:
+    """The server of this worker. Never crash this one: see `private_server`."""
     if "OUTBOX_TEST_DSN" in os.environ:
         pytest.skip("needs the programs of a private server, and OUTBOX_TEST_DSN names another one")
-    handed_down = getattr(request.config, "workerinput", {}).get("postgres")
-    return PostgresAddress(**handed_down) if handed_down else _shared_server(request.config)
+    version = int(os.environ.get("OUTBOX_TEST_PG", "18"))
+    with PostgresServer.start(version=version, settings=SETTINGS) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +57,15 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[URL]:
     yield maintenance.set(drivername="postgresql+asyncpg", database=name)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(drop)
+
+
+@pytest.fixture(scope="session")
+def builder(database_url: URL) -> Iterator[Engine]:
+    """Makes and drops tables for tests, on a connection that stays open: a new one costs more than a table."""
+    url = database_url.set(drivername="postgresql+psycopg")
+    engine = create_engine(url, pool_size=1, pool_pre_ping=True)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture
@@ -114,20 +106,20 @@ def metadata() -> MetaData:
 
 
 @pytest.fixture
-def table(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+def table(metadata: MetaData, builder: Engine) -> Iterator[Table]:
     """The queue's table, there for one test."""
     from faststream_outbox.schema import make_outbox_table
 
-    with existing(make_outbox_table(metadata), sync_engine) as table:
+    with existing(make_outbox_table(metadata), builder) as table:
         yield table
 
 
 @pytest.fixture
-def dlq_table(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+def dlq_table(metadata: MetaData, builder: Engine) -> Iterator[Table]:
     """The dead letters' table, there for one test."""
     from faststream_outbox.schema import make_dlq_table
 
-    with existing(make_dlq_table(metadata), sync_engine) as table:
+    with existing(make_dlq_table(metadata), builder) as table:
         yield table
 
 

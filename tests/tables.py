@@ -1,22 +1,32 @@
 """Tables that exist for the length of one test."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import Connection, Engine, Table, text
 from sqlalchemy.exc import OperationalError
 
+PATIENCE = "20s"
+"""How long the tables' locks are waited for: whoever holds one that long will not let go."""
+
 
 @contextmanager
-def existing(table: Table, engine: Engine) -> Iterator[Table]:
+def existing(table: Table, engine: Engine, *, patience: str = PATIENCE) -> Iterator[Table]:
     """Creates the table and drops it again; fails the test that left a lock on it."""
+    with all_existing([table], engine, patience=patience):
+        yield table
+
+
+@contextmanager
+def all_existing(tables: Sequence[Table], engine: Engine, *, patience: str = PATIENCE) -> Iterator[None]:
+    """The same for tables that belong together."""
     with engine.begin() as connection:
-        table.metadata.create_all(connection, tables=[table])
-    yield table
+        tables[0].metadata.create_all(connection, tables=tables)
+    yield
     try:
         with engine.begin() as connection:
-            _drop(table, connection)
+            _drop(tables, connection, patience)
     except OperationalError as error:
         # the guilty test fails, and the next one still finds a clean database
         with engine.begin() as connection:
@@ -26,10 +36,11 @@ def existing(table: Table, engine: Engine) -> Iterator[Table]:
                     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
             )
-            _drop(table, connection)
-        pytest.fail(f"the test left a transaction open that holds a lock on {table.name}: {error.orig}")
+            _drop(tables, connection, patience)
+        names = ", ".join(table.name for table in tables)
+        pytest.fail(f"the test left a transaction open that holds a lock on {names}: {error.orig}")
 
 
-def _drop(table: Table, connection: Connection) -> None:
-    connection.execute(text("SET LOCAL lock_timeout = '2s'"))
-    table.metadata.drop_all(connection, tables=[table])
+def _drop(tables: Sequence[Table], connection: Connection, patience: str) -> None:
+    connection.execute(text(f"SET LOCAL lock_timeout = '{patience}'"))
+    tables[0].metadata.drop_all(connection, tables=tables)

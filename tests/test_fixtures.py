@@ -37,6 +37,7 @@ def test_open_transaction_on_a_table_fails_the_test(metadata: MetaData, sync_eng
     table = Table("held", metadata, Column("id", Integer))
     holder = sync_engine.raw_connection()
     holder.detach()
-    with pytest.raises(pytest.fail.Exception, match="left a transaction open"), existing(table, sync_engine):
+    failing = pytest.raises(pytest.fail.Exception, match="left a transaction open")
+    with failing, existing(table, sync_engine, patience="100ms"):
         holder.cursor().execute("SELECT * FROM held")
     holder.close()

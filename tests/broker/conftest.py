@@ -11,10 +11,10 @@ from tests.tables import existing
 
 
 @pytest.fixture
-def effects(metadata: MetaData, sync_engine: Engine) -> Iterator[Table]:
+def effects(metadata: MetaData, builder: Engine) -> Iterator[Table]:
     """A table of the application."""
     table = Table("effects", metadata, Column("number", BigInteger, primary_key=True))
-    with existing(table, sync_engine):
+    with existing(table, builder):
         yield table
 
 

@@ -29,7 +29,7 @@ async def _drop(outbox: Outbox, engine: AsyncEngine) -> None:
 
     async def drop() -> None:
         async with engine.begin() as connection:
-            await connection.execute(text("set local lock_timeout = '2s'"))
+            await connection.execute(text("set local lock_timeout = '20s'"))
             await connection.run_sync(lambda sync: tables[0].metadata.drop_all(sync, tables=tables))
 
     try:

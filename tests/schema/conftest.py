@@ -18,11 +18,11 @@ Since = Callable[[int], None]
 
 
 @pytest.fixture
-def execute(sync_engine: Engine) -> Execute:
+def execute(builder: Engine) -> Execute:
     """Runs statements, each in a transaction of its own; `{t}` and `{d}` stand for the two tables."""
 
     def run(*statements: str) -> None:
-        with sync_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with builder.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for statement in statements:
                 names = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
                 for mark, name in names.items():
@@ -43,11 +43,11 @@ def mend(execute: Execute) -> Mend:
 
 
 @pytest.fixture
-def since(sync_engine: Engine) -> Since:
+def since(builder: Engine) -> Since:
     """Skips a test of what PostgreSQL has only had since a version."""
 
     def run(version: int) -> None:
-        with sync_engine.connect() as connection:
+        with builder.connect() as connection:
             if (connection.dialect.server_version_info or ()) < (version,):
                 pytest.skip(f"PostgreSQL has this since version {version}")
 
@@ -62,20 +62,20 @@ def drift_metadata(execute: Execute) -> Iterator[MetaData]:
 
 
 @pytest.fixture
-def outbox(drift_metadata: MetaData, sync_engine: Engine) -> Table:
+def outbox(drift_metadata: MetaData, builder: Engine) -> Table:
     """The queue's table with a row in it."""
     table = make_outbox_table(drift_metadata)
-    table.create(sync_engine)
-    with sync_engine.begin() as connection:
+    table.create(builder)
+    with builder.begin() as connection:
         connection.execute(table.insert().values(queue="orders", payload=b"1", timer_id="a"))
     return table
 
 
 @pytest.fixture
-def dead(drift_metadata: MetaData, sync_engine: Engine) -> Table:
+def dead(drift_metadata: MetaData, builder: Engine) -> Table:
     """The dead letters' table with a row in it."""
     table = make_dlq_table(drift_metadata)
-    table.create(sync_engine)
+    table.create(builder)
     row = {
         "original_id": 1,
         "message_id": "00000000-0000-4000-8000-000000000001",
@@ -84,7 +84,7 @@ def dead(drift_metadata: MetaData, sync_engine: Engine) -> Table:
         "created_at": "2026-01-01T00:00:00Z",
         "failure_reason": "rejected",
     }
-    with sync_engine.begin() as connection:
+    with builder.begin() as connection:
         connection.execute(
             text(
                 'INSERT INTO "Drift S".outbox_dlq (original_id, message_id, queue, payload, created_at,'

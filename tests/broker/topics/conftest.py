@@ -1,7 +1,6 @@
 """An application with queues, topics and a table of its own."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import Engine, MetaData, Table
@@ -9,16 +8,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.schema.log_tables import LogTables, make_log_tables
 from tests.broker.topics.stage import Stage
-from tests.tables import existing
+from tests.tables import all_existing
 
 
 @pytest.fixture
-def log_tables(metadata: MetaData, sync_engine: Engine) -> Iterator[LogTables]:
+def log_tables(metadata: MetaData, builder: Engine) -> Iterator[LogTables]:
     """The log's tables, there for one test."""
     tables = make_log_tables(metadata, "outbox_log")
-    with ExitStack() as stack:
-        for table in tables.all:
-            stack.enter_context(existing(table, sync_engine))
+    with all_existing(tables.all, builder):
         yield tables
 
 
