@@ -181,4 +181,4 @@ async def test_nothing_outlives_a_killed_demo(start_demo: Callable[..., Demo]) -
     demo.read_until("the shop is open")
     demo.process.kill()
     demo.process.wait()
-    await eventually(lambda: not demo.left_behind(), timeout=20, message="no process of the demo is left")
+    await eventually(lambda: not demo.left_behind(), message="no process of the demo is left")

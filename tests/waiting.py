@@ -9,10 +9,13 @@ import pytest
 
 PAUSE_SECONDS = 0.005
 
+PATIENCE_SECONDS = 30.0
+"""Far longer than anything should take: only what does not happen at all, or on a machine that stands still, does."""
+
 
 async def eventually(
     predicate: Callable[[], Any] | Callable[[], Awaitable[Any]],
-    timeout: float = 5.0,
+    timeout: float = PATIENCE_SECONDS,
     message: str | None = None,
 ) -> Any:
     """Asks until the answer is true, and gives that answer; fails the test when `timeout` has passed."""

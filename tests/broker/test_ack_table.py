@@ -212,7 +212,7 @@ async def test_undecided_message_may_be_released_at_once(engine: AsyncEngine, st
     await stage.broker.start()
     async with AsyncSession(engine) as session, session.begin():
         await stage.broker.publish(1, "orders", session=session)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await twice.wait()
     await stage.broker.stop()
     assert deliveries == [1, 2]

@@ -239,7 +239,7 @@ async def test_lost_lease_rolls_back(shop: EffectsShop) -> None:
     shop.broker.client.settle_within = watched  # type: ignore[method-assign]
     await shop.broker.start()
     await shop.publish(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await ended.wait()
     await shop.broker.stop()
     assert await shop.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
@@ -290,7 +290,7 @@ async def test_concurrent_handlers_have_sessions_of_their_own(shop: EffectsShop)
     @shop.broker.subscriber("orders", transactional=True, max_workers=2)
     async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
         await shop.write(session, body)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await together.wait()
         sessions.add(id(session))
         await outbox.publish(body, "published")

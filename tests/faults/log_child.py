@@ -46,6 +46,7 @@ class LogPart:
     transactional: bool = False
     driver: str = "asyncpg"
     concurrency: int = 1
+    poll_interval: float = 0.5
     hang: str | None = None
     """`handler`, `commit` (with everything written in the transaction, and nothing committed), or `tick`."""
     shortest: float = 0.0
@@ -92,7 +93,7 @@ class Performer:
             handler,
             part.group,
             concurrency=part.concurrency,
-            poll_interval=0.5,
+            poll_interval=part.poll_interval,
             stop_event=ended,
             transactional=part.transactional,
         )

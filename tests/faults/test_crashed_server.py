@@ -114,7 +114,7 @@ async def test_message_that_ended_while_the_server_was_down_is_settled_without_a
     handler.may_end.set()
     await failed.wait()
     await asyncio.to_thread(private_server.restart)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         await handled.get()
     assert (handler.runs, scene.left()) == (1, 0)
 
@@ -132,6 +132,6 @@ async def test_settle_that_the_crash_interrupted_is_written_without_a_second_run
         await asyncio.to_thread(private_server.crash)
         await holder.invalidate()
     await asyncio.to_thread(private_server.restart)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         await handled.get()
     assert (handler.runs, scene.left()) == (1, 0)

@@ -141,9 +141,9 @@ async def stress(
     ):
         with idle_writer(database_url):
             await business.publish_with(WRITERS, Manner(), seconds)
-            await eventually(lambda: is_read(plain, transactional), 10.0, "both readers have read everything")
+            await eventually(lambda: is_read(plain, transactional), message="both readers have read everything")
             stalled = len(business.commits) - len(by_xid.at)
-        await eventually(lambda: is_read(by_xid), 10.0, "the reader by transaction id has read everything")
+        await eventually(lambda: is_read(by_xid), message="the reader by transaction id has read everything")
     other = log_account(scene.versions(), by_xid.seen)
     print(f"by transaction id: {stalled} of {len(business.commits)} not read while the foreign transaction was open")
     print(by_xid.report(business), f"order broken {len(other.disordered)}", sep="; ")

@@ -78,7 +78,7 @@ async def crew(far_engine: AsyncEngine, scene: Scene) -> AsyncIterator[Crew]:
 
 
 async def all_handled(scene: Scene, crew: Crew) -> None:
-    await eventually(lambda: scene.left() == 0, 20.0, "everything is handled and settled")
+    await eventually(lambda: scene.left() == 0, message="everything is handled and settled")
     committed = scene.ask("select count(*) from orders")[0][0]
     assert len(crew.runs) == committed
 
@@ -143,7 +143,7 @@ async def test_settle_whose_answer_was_lost_is_told_as_handled_once(
     await eventually(lambda: proxy.way is Way.DEAF and scene.left() == 0, message="the settle reaches the server")
     told_before = crew.told(told.Handled)
     proxy.way = Way.OPEN
-    await eventually(lambda: crew.told(told.Handled) > told_before, 10.0, "the outcome is told")
+    await eventually(lambda: crew.told(told.Handled) > told_before, message="the outcome is told")
     await crew.worker.stop()
     assert (told_before, crew.told(told.Handled), crew.told(told.LeaseLost)) == (1, 2, 0)
     assert set(crew.runs.values()) == {1}
@@ -154,7 +154,7 @@ async def test_listener_that_died_silently_is_replaced(proxy: Proxy, crew: Crew)
     before = crew.told(told.ListenerReady)
     await asyncio.sleep(2 * STATEMENT_TIMEOUT)
     proxy.way = Way.OPEN
-    await eventually(lambda: crew.told(told.ListenerReady) > before, 15.0, "the worker listens again")
+    await eventually(lambda: crew.told(told.ListenerReady) > before, message="the worker listens again")
 
 
 async def test_worker_stops_in_time_when_the_server_is_out_of_reach(proxy: Proxy, crew: Crew) -> None:

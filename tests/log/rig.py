@@ -128,7 +128,7 @@ class LogRig:
             await self.tick()
             return not await self.gaps()
 
-        await eventually(is_forgotten, timeout=30.0)
+        await eventually(is_forgotten)
 
     async def order(self) -> list[tuple[int, int]]:
         """Every position that is in a tick: (tick, position), in the order of the log."""

@@ -50,13 +50,13 @@ async def batches(outbox: Outbox, collector: Collector) -> None:
 async def cancelled_at(gate: Gate, way: Coroutine[Any, Any, object]) -> None:
     """Run until a statement stands in front of the gate, cancel, and let the statement go."""
     running = asyncio.create_task(way)
-    await asyncio.wait_for(gate.reached.wait(), 10)
+    await asyncio.wait_for(gate.reached.wait(), 30)
     running.cancel()
     for _ in range(20):
         await asyncio.sleep(0)
     gate.open.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 30)
 
 
 @pytest.mark.parametrize("way", [run, dispatch, iterate, batches])
@@ -93,7 +93,7 @@ async def test_stop_does_not_wait_for_ever_for_a_settle_that_is_not_answered(
     outbox = await rig.another()
     gate = Gate(outbox, "move")
     running = asyncio.create_task(run(outbox, Collector()))
-    await asyncio.wait_for(gate.reached.wait(), 10)
+    await asyncio.wait_for(gate.reached.wait(), 30)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 30)

@@ -105,7 +105,7 @@ async def test_a_running_consumer_mends_it_by_itself(outbox: Outbox, told: list[
     await put(outbox, URI, "new")
     await eventually(lambda: collector.payloads[5:] == ["new"])
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
 
 
 async def test_publishing_before_anybody_looked_is_refused_and_not_lost(outbox: Outbox) -> None:

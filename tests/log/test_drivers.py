@@ -78,7 +78,7 @@ async def test_a_failed_message_is_kept_with_its_error_and_comes_again(outbox: O
         await outbox.dispatch(fail_once, "broker")
         return calls == [1, 1, 2]
 
-    await eventually(are_done, timeout=10)
+    await eventually(are_done)
     assert await outbox.parked.list("broker", state=None) == []
 
 
@@ -91,7 +91,7 @@ async def test_run_hears_of_messages_of_another_process(outbox: Outbox) -> None:
         await put(publisher, f"{URI}/{number}", number)
         await eventually(lambda count=number + 1: len(collector.messages) == count)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
     assert collector.payloads == list(range(5))
     await publisher.cleanup()
 
@@ -132,7 +132,7 @@ async def test_deliveries_are_acked_and_nacked_by_hand(outbox: Outbox) -> None:
     (await anext(handed)).park(RuntimeError("by hand"))
     stepping = asyncio.ensure_future(anext(handed))
     await put(outbox, f"{URI}/c", "last")
-    await asyncio.wait_for(stepping, 10)
+    await asyncio.wait_for(stepping, 30)
     await handed.aclose()  # type: ignore[attr-defined]
     (parked,) = await outbox.parked.list("broker")
     assert (parked.key, parked.error_message) == (f"{URI}/b", "by hand")

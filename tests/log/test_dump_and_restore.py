@@ -121,11 +121,11 @@ async def _read_until(outbox: Outbox, count: int, group: str = "broker") -> Coll
     """What a running group is given, until it has so many messages and the log nothing more for it."""
     collector, stop = Collector(), asyncio.Event()
     running = asyncio.create_task(outbox.run(collector, group, concurrency=2, poll_interval=0.1, stop_event=stop))
-    await eventually(lambda: len(collector.messages) >= count, timeout=20)
+    await eventually(lambda: len(collector.messages) >= count)
     token = await put(outbox, "x://last", "last")
-    await outbox.wait_until_caught_up(token, group, timeout=20)
+    await outbox.wait_until_caught_up(token, group)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
     return collector
 
 
@@ -244,12 +244,12 @@ async def test_a_dump_while_the_group_is_running_loses_nothing(
         await there(message)
 
     running = asyncio.create_task(old.run(slowly, "broker", concurrency=2, stop_event=stop))
-    await eventually(lambda: len(there.messages) > 50, timeout=20)
+    await eventually(lambda: len(there.messages) > 50)
     await asyncio.to_thread(dump, source, tmp_path / "dump.sql")
     handled = len(there.messages)
     assert handled < len(uris) * 40, "everything was handled before the dump was over"
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
     restore(target, tmp_path / "dump.sql")
     here = await _read_until(new, len(uris) * 40 - handled)
     done = Collector()

@@ -39,7 +39,7 @@ async def states(rig: LogRig) -> list[tuple[int, str, int]]:
 
 async def dispatch_until(outbox: Outbox, subscriber: Any, count: int) -> None:
     """Dispatch until the subscriber was called so often."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(subscriber.seen) < count:
             await outbox.dispatch(subscriber, "g")
             await asyncio.sleep(0.005)

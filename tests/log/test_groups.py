@@ -162,20 +162,17 @@ async def test_slots_of_a_dead_member_are_all_taken_however_many_are_left(rig: L
     assert sum(reader.holding.size for reader in readers) == 256
 
 
-async def test_takeover_after_a_crash_within_the_lease(rig: LogRig) -> None:
+async def test_takeover_after_a_crash_does_not_wait_for_a_poll(rig: LogRig) -> None:
     ttl = 1.0
     dead = await rig.reader(outbox=await rig.another(), lease_ttl_seconds=ttl)
     await dead.join()
     await rig.put("k", 1)
     collector, stop = Collector(), asyncio.Event()
     alive = await rig.another(lease_ttl_seconds=ttl)
-    began = asyncio.get_running_loop().time()
-    running = asyncio.create_task(alive.run(collector, "g", stop_event=stop, poll_interval=5.0))
+    running = asyncio.create_task(alive.run(collector, "g", stop_event=stop, poll_interval=3600.0))
     await eventually(lambda: collector.payloads == [1])
-    took = asyncio.get_running_loop().time() - began
     stop.set()
     await running
-    assert took < ttl + 0.3
 
 
 async def test_slots_of_a_member_that_leaves_are_free_at_once(rig: LogRig) -> None:
@@ -211,7 +208,7 @@ async def test_graceful_leave_wakes_those_who_stay(rig: LogRig) -> None:
     async def has_all() -> bool:
         return await held() == [256]
 
-    await eventually(has_all, timeout=2.0)
+    await eventually(has_all)
     stops[1].set()
     await running[1]
 

@@ -236,7 +236,7 @@ async def test_nacked_delivery_comes_again_when_due_with_its_attempts(rig: LogRi
     await rig.put("k", 1, 2)
     seen: list[tuple[Any, int]] = []
     deliveries = outbox.deliveries("g")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for delivery in deliveries:
             seen.append((delivery.message.payload, delivery.attempts))
             if len(seen) < 3:

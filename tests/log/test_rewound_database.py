@@ -92,8 +92,8 @@ async def test_a_running_group_goes_back_with_its_database(
     collector.messages.clear()
     await _publish(other, *[f"new {number}" for number in range(5)])
     token = await put(other, URI, "last")
-    await eventually(lambda: "last" in collector.payloads, timeout=20)
-    await other.wait_until_caught_up(token, "broker", timeout=20)
+    await eventually(lambda: "last" in collector.payloads)
+    await other.wait_until_caught_up(token, "broker")
     stop.set()
     await asyncio.wait_for(running, 20)
     expected = [*[f"new {number}" for number in range(5)], "last"]
@@ -125,7 +125,7 @@ async def test_ticks_that_were_known_are_not_trusted_afterwards(
             return False
         return len(collector.messages) >= 4
 
-    await eventually(has_read, timeout=20)
+    await eventually(has_read)
     assert collector.payloads == list(range(4))
 
 
@@ -151,10 +151,10 @@ async def test_a_message_in_hand_does_not_carry_the_old_position_over(
     await _publish(outbox, *["forgotten"] * 3)
     await eventually(lambda: len(collector.messages) == 4)
     await _publish(outbox, "in hand")
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 30)
     await _go_back(server, tmp_path / "dump.sql")
     await _publish(other, *[f"new {number}" for number in range(6)])
     go_on.set()
-    await eventually(lambda: {f"new {number}" for number in range(6)} <= set(collector.payloads), timeout=20)
+    await eventually(lambda: {f"new {number}" for number in range(6)} <= set(collector.payloads))
     stop.set()
     await asyncio.wait_for(running, 20)

@@ -279,13 +279,14 @@ class TestEffects:
         assert await written(rig) == []
         assert await rig.asides() == []
 
+    @pytest.mark.slow
     async def test_handler_that_takes_longer_than_the_lease_keeps_it(self, rig: LogRig) -> None:
-        outbox = await rig.another(lease_ttl_seconds=0.4)
+        outbox = await rig.another(lease_ttl_seconds=2.0)
         await rig.put("k", 1)
 
         async def slow(message: OutboxMessage, session: AsyncSession) -> None:
             await write(session, message.payload)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(2.5)
 
         assert (await outbox.dispatch(slow, "g", transactional=True)).handled == 1
         assert await written(rig) == [1]

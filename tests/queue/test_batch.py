@@ -94,7 +94,7 @@ class TestWait:
         await rig.work(Batches(), batch=True, batch_size=100, batch_wait=0.02, max_workers=workers)
         for count in range(1, 8):
             await rig.put("x")
-            await rig.witness.wait(told.Handled, count=count, timeout=10)
+            await rig.witness.wait(told.Handled, count=count)
 
 
 class TestOutcomes:

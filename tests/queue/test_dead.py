@@ -147,7 +147,7 @@ class TestRefused:
         async def is_parked() -> bool:
             return bool(await rig.one("select count(*) from {t} where next_attempt_at = 'infinity'"))
 
-        await eventually(is_parked, timeout=10)
+        await eventually(is_parked)
         assert len(broken) == 2
 
 

@@ -84,7 +84,7 @@ async def test_d02_a_dead_connection_does_not_make_finished_work_run_again(rig: 
         return DONE
 
     client = rig.another_client(engine=named_engine)
-    await rig.work(handle, max_workers=4, lease_ttl_seconds=2.0, client=client, **POLLING)
+    await rig.work(handle, max_workers=4, lease_ttl_seconds=10.0, client=client, **POLLING)
     await rig.put(*"abcd")
     await rig.witness.wait(told.Started, count=4)
     assert await rig.one(kill) >= 2
@@ -94,29 +94,31 @@ async def test_d02_a_dead_connection_does_not_make_finished_work_run_again(rig: 
     assert len(rig.witness.of(told.Started)) == 4
 
 
+@pytest.mark.slow
 async def test_d03_a_handler_longer_than_its_lease_runs_once(rig: Rig) -> None:
     async def handle(claim: Claim) -> Done:
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(2.5)
         return DONE
 
     for client in (rig.client, rig.another_client()):
-        await rig.work(handle, client=client, lease_ttl_seconds=0.5, **POLLING)
+        await rig.work(handle, client=client, lease_ttl_seconds=2.0, **POLLING)
     await rig.put("a")
     await rig.witness.wait(told.Handled)
     assert (len(rig.witness.of(told.Started)), await rig.is_empty()) == (1, True)
 
 
+@pytest.mark.slow
 async def test_d04_messages_that_wait_in_memory_keep_their_leases(rig: Rig) -> None:
     async def handle(claim: Claim) -> Done:
-        await asyncio.sleep(0 if claim.payload == b"quick" else 0.2)
+        await asyncio.sleep(0 if claim.payload == b"quick" else 0.3)
         return DONE
 
-    worker = await rig.work(handle, lease_ttl_seconds=0.6, max_deliveries=1, fetch_batch_size=10, **POLLING)
+    worker = await rig.work(handle, lease_ttl_seconds=2.0, max_deliveries=1, fetch_batch_size=10, **POLLING)
     await rig.put(*["quick"] * 50)
     await rig.witness.wait(told.Handled, count=50)
     await rig.put(*["slow"] * 10)
     await eventually(lambda: worker.waiting >= 5, message="messages wait in memory")
-    await rig.work(handle, client=rig.another_client(), lease_ttl_seconds=0.6, max_deliveries=1, **POLLING)
+    await rig.work(handle, client=rig.another_client(), lease_ttl_seconds=2.0, max_deliveries=1, **POLLING)
     await rig.witness.wait(told.Handled, count=60)
     assert (len(rig.witness.of(told.Started)), await rig.dead()) == (60, [])
 
@@ -173,7 +175,7 @@ async def test_d06_no_error_makes_a_message_immortal(driver_rig: Rig, error: Exc
         raise error
 
     client = rig.another_client(last_exception_renderer=renderer)
-    await rig.work(handle, client=client, retry_strategy=NoRetry(), lease_ttl_seconds=0.5, **POLLING)
+    await rig.work(handle, client=client, retry_strategy=NoRetry(), lease_ttl_seconds=10.0, **POLLING)
     await rig.put("a")
     await rig.witness.wait(told.Died)
     (letter,) = await rig.dead()
@@ -192,7 +194,7 @@ async def test_d06_a_dead_letter_that_is_refused_parks_the_message(
         return DONE
 
     await rig.sql("alter table {d} add constraint none_at_all check (false)")
-    await rig.work(handle, retry_strategy=NoRetry(), lease_ttl_seconds=0.5, **POLLING)
+    await rig.work(handle, retry_strategy=NoRetry(), lease_ttl_seconds=10.0, **POLLING)
     await rig.put("a")
     await rig.witness.wait(told.OutcomeRefused)
     await rig.put("b")

@@ -99,7 +99,7 @@ async def test_d15_competing_claimers_do_not_fail_where_repeatable_read_is_the_d
     await rig.sql("insert into {t} (queue, payload, key) select 'orders', '', i % 9 from generate_series(1, 500) i")
     for _ in range(4):
         await rig.work(handle, client=rig.another_client(engine=engine), max_workers=4)
-    await eventually(rig.is_empty, timeout=30)
+    await eventually(rig.is_empty)
     await rig.close()
     await engine.dispose()
     troubles = rig.witness.of(told.ConnectionLost, told.LoopCrashed, told.LeaseLost)

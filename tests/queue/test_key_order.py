@@ -265,7 +265,7 @@ class TestDeath:
             await rig.letters.replay(Selection(key="k"))
         else:
             await rig.letters.purge(Selection(key="k"))
-        await eventually(rig.is_empty, timeout=20)
+        await eventually(rig.is_empty)
         assert seen == ([b"a", b"a", b"b", b"c"] if way == "replay" else [b"a", b"b", b"c"])
 
 

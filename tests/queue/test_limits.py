@@ -62,7 +62,7 @@ async def test_every_claim_is_a_hot_update(rig: Rig, key: str) -> None:
         f"insert into {{t}} (queue, payload, key) select 'orders', 'x', {key} from generate_series(1, 5000) i"
     )
     await rig.work(done, fetch_batch_size=100)
-    await eventually(rig.is_empty, timeout=30)
+    await eventually(rig.is_empty)
     await rig.close()
 
     async def counted() -> Mapping[str, Any] | None:
@@ -200,7 +200,7 @@ async def test_connections_do_not_grow_while_messages_fail_and_die(rig: Rig, nam
         most = max(most, await connections(rig))
         return len(rig.witness.of(told.Died)) == 100
 
-    await eventually(all_died, timeout=20)
+    await eventually(all_died)
     assert most <= 3
 
 

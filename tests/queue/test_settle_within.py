@@ -171,13 +171,13 @@ class TestConnections:
                 await finish.wait()
             return SETTLED
 
-        await ledger.work(handle, max_workers=3, lease_ttl_seconds=1.5)
+        await ledger.work(handle, max_workers=3, lease_ttl_seconds=3.0)
         await ledger.put("within", "long")
         await ledger.witness.wait(told.Started, count=2)
         for count in range(1, 16):
             await ledger.put("plain")
-            await ledger.witness.wait(told.Handled, count=count, timeout=5)
-            await asyncio.sleep(0.2)
+            await ledger.witness.wait(told.Handled, count=count)
+            await asyncio.sleep(0.25)
         finish.set()
         await ledger.witness.wait(told.Handled, count=17)
         assert (ledger.witness.of(told.LeaseLost), len(ledger.witness.of(told.Started))) == ([], 17)

@@ -95,7 +95,7 @@ class TestGraceful:
 
     async def test_an_idle_worker_stops_at_once(self, rig: Rig) -> None:
         worker = await rig.work(Gate(), max_workers=20)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await worker.stop(timeout=60)
 
     async def test_a_batch_that_waits_for_more_is_given_back(self, rig: Rig) -> None:
@@ -105,7 +105,7 @@ class TestGraceful:
         worker = await rig.work(handle, batch=True, batch_size=10, batch_wait=60.0)
         await rig.put("a", "b")
         await eventually(lambda: len(worker.unsettled) == 2 and not worker.waiting, message="the batch is begun")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await worker.stop(timeout=60)
         left = [(row["deliveries_count"], row["acquired_token"]) for row in await rig.rows()]
         assert left in ([(0, None)] * 2, []), "neither given back nor handled"

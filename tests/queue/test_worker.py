@@ -216,7 +216,7 @@ class TestStartAndStop:
         await rig.work(done)
         await stopping
         await rig.put("b")
-        await rig.witness.wait(told.Handled, count=2, timeout=10)
+        await rig.witness.wait(told.Handled, count=2)
         assert rig.client.is_healthy, "a loop that the new worker needs has ended with the old one"
 
     async def test_is_running_says_so(self, rig: Rig) -> None:

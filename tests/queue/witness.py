@@ -6,11 +6,9 @@ from typing import Any, TypeVar
 import pytest
 
 from faststream_outbox.events import Event
+from tests.waiting import PATIENCE_SECONDS
 
 Kind = TypeVar("Kind")
-
-PATIENCE_SECONDS = 20.0
-"""Far longer than anything should take: only what does not happen at all waits this long."""
 
 
 class Witness:

@@ -71,7 +71,7 @@ async def deliver_once(broker: OutboxBroker, session: AsyncSession, begun: async
     async with session.begin():
         await broker.publish({"a": 1}, queue=queue, session=session)
     await broker.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await begun.wait()
     await broker.stop()
 

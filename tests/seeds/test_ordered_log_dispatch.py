@@ -155,7 +155,7 @@ async def test_a_message_whose_handler_failed_is_sent_again(shop: Shop) -> None:
         await shop.outbox.dispatch(fail_once, "broker")
         return len(attempts) == 2
 
-    await eventually(again, timeout=10)
+    await eventually(again)
 
 
 async def test_a_message_is_sent_again_where_the_dispatcher_dies_before_it_is_marked(

@@ -117,7 +117,7 @@ async def test_a_reset_group_is_read_anew_by_one_that_is_running(shop: Shop) -> 
     await shop.put("kafka://orders", 1)
     stop = asyncio.Event()
     running = asyncio.create_task(shop.outbox.run(handle, "broker", poll_interval=0.05, stop_event=stop))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await seen.get() == 1
         async with shop.session.begin():
             await run(RESET, shop.names)

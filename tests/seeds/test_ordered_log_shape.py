@@ -180,6 +180,6 @@ async def test_arguments_of_run_that_cannot_work_are_refused_at_once(shop: Shop,
     async def handle(message: OutboxMessage) -> None:
         pass
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(ValueError, match=r"process|concurrency|poll_interval"):
             await shop.outbox.run(handle, **arguments)

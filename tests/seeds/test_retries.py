@@ -218,7 +218,7 @@ async def test_a_subclass_may_retry_only_transient_errors(
 
     await broker.start()
     await publish(broker, session)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await ended.wait()
     await broker.stop()
     assert [row["attempts_count"] for row in outside.rows()] == ([1] if is_kept else [])

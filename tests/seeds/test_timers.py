@@ -300,7 +300,7 @@ async def test_delivery_completes_when_the_timer_is_cancelled_too_late(
     await broker.start()
     async with session.begin():
         await broker.publish(1, queue="orders", session=session, timer_id="order-confirm-42")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await started.wait()
     async with session.begin():
         known = await run(CANCELLATION, names(broker, session))
@@ -312,18 +312,17 @@ async def test_delivery_completes_when_the_timer_is_cancelled_too_late(
 async def test_a_timer_fires_on_time_and_not_a_poll_later(broker: OutboxBroker, session: AsyncSession) -> None:
     loop, fired = asyncio.get_running_loop(), asyncio.Event()
 
-    @broker.subscriber("orders")
+    @broker.subscriber("orders", min_fetch_interval=50.0, max_fetch_interval=50.0)
     async def handle(body: int) -> None:
         fired.set()
 
     await broker.start()
+    published = loop.time()
     async with session.begin():
         await broker.publish(1, queue="orders", session=session, activate_in=dt.timedelta(seconds=0.5))
-    published = loop.time()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await fired.wait()
-    # The default of max_fetch_interval is 10 seconds.
-    assert 0.4 < loop.time() - published < 3.0
+    assert loop.time() - published >= 0.5
 
 
 async def test_a_timer_that_nobody_is_told_of_fires_within_max_fetch_interval(
@@ -341,7 +340,7 @@ async def test_a_timer_that_nobody_is_told_of_fires_within_max_fetch_interval(
         outside.sql(
             "insert into outbox (queue, payload, next_attempt_at) values ('orders', '1', now() + interval '0.3 s')"
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await fired.wait()
     finally:
         await deaf.stop()

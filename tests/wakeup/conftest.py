@@ -93,7 +93,7 @@ async def asleep(
     await worker.start()
     try:
         if options.get("listen", True):
-            await asyncio.wait_for(ready.wait(), 10)
+            await asyncio.wait_for(ready.wait(), 30)
         await quiet(client)
         yield client, handled
     finally:

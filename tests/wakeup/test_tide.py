@@ -108,7 +108,7 @@ async def test_watcher_reads_and_pokes_until_cancelled() -> None:
         return next(values, 2)
 
     watching = asyncio.create_task(Watcher(read, poked.set, pytest.fail).run())
-    await asyncio.wait_for(poked.wait(), 5)
+    await asyncio.wait_for(poked.wait(), 30)
     watching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watching
@@ -125,6 +125,6 @@ async def test_failed_reading_is_told_once_and_tried_again() -> None:
         return answer
 
     watching = asyncio.create_task(Watcher(read, poked.set, failures.append).run())
-    await asyncio.wait_for(poked.wait(), 5)
+    await asyncio.wait_for(poked.wait(), 30)
     watching.cancel()
     assert [str(failure) for failure in failures] == ["gone"]

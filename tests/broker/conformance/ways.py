@@ -32,7 +32,7 @@ class Seen(list[Any]):
         self._changed.set()
 
     async def first(self, count: int = 1) -> list[Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self) < count:
                 self._changed.clear()
                 await self._changed.wait()

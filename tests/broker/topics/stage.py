@@ -12,9 +12,7 @@ from faststream_outbox.log import Outbox
 from faststream_outbox.log.parking import SetAside
 from faststream_outbox.schema.log_tables import LogTables
 from tests.queue.witness import Witness
-from tests.waiting import eventually
-
-PATIENCE_SECONDS = 10.0
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 
 class Stage:

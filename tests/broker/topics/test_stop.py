@@ -1,7 +1,6 @@
 """Starting and stopping subscribers of topics: what is in hand finishes, slots are free, nothing comes twice."""
 
 import asyncio
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -68,10 +67,9 @@ async def test_another_member_goes_on_at_once_and_nothing_comes_twice(stage: Sta
     async def handle(body: int) -> None:
         stage.seen.append(body)
 
-    began = monotonic()
     await other.start()
+    # This waits for less than the sixty seconds of the first broker's leases.
     await stage.caught_up()
-    assert monotonic() - began < 5, "the leases of the first broker had to run out"
     assert stage.seen == [*range(20)]
 
 
@@ -136,12 +134,12 @@ async def test_handler_that_takes_too_long_is_cancelled_and_its_message_comes_ag
 
 
 async def test_idle_subscriber_stops_at_once(stage: Stage) -> None:
-    Slow(stage, max_workers=4, min_fetch_interval=5.0)
-    await stage.broker.start()
+    broker = stage.replace(graceful_timeout=3600.0)
+    Slow(stage, broker, max_workers=4, min_fetch_interval=50.0, max_fetch_interval=50.0)
+    await broker.start()
     await stage.shared_by(4)
-    began = monotonic()
-    await stage.broker.stop()
-    assert monotonic() - began < 2
+    async with asyncio.timeout(30):
+        await broker.stop()
 
 
 @pytest.mark.parametrize("timeout", [None, 0.0])
@@ -189,7 +187,7 @@ async def test_handler_that_says_so_stops_its_subscriber(stage: Stage) -> None:
     async def the_slots_are_free() -> bool:
         return await stage.slots() == [(None, 256)]
 
-    await eventually(the_slots_are_free, 5.0)
+    await eventually(the_slots_are_free)
     assert stage.seen == [1]
     assert [each.state for each in await stage.aside()] == ["retry"]
 
@@ -245,10 +243,10 @@ async def test_other_member_finishes_when_a_handler_stops_its_subscriber(stage: 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
 async def test_handler_that_takes_longer_than_its_lease_keeps_it(stage: Stage) -> None:
-    slow = Slow(stage, lease_ttl_seconds=1.0)
+    slow = Slow(stage, lease_ttl_seconds=2.0)
     other = stage.another()
 
-    @other.subscriber(topic="orders", group="billing", lease_ttl_seconds=1.0)
+    @other.subscriber(topic="orders", group="billing", lease_ttl_seconds=2.0)
     async def handle(body: int) -> None:
         stage.seen.append(("other", body))
 

@@ -101,7 +101,7 @@ async def test_versions_of_every_aggregate_arrive_in_order_from_many_writers(
     collector, stop = Collector(), asyncio.Event()
     reading = asyncio.create_task(outbox.run(collector, "broker", concurrency=2, stop_event=stop))
     await asyncio.gather(*(write(number) for number in range(WRITERS)))
-    await eventually(lambda: len(collector.messages) >= len(published), timeout=20)
+    await eventually(lambda: len(collector.messages) >= len(published))
     stop.set()
     await reading
     for aggregate in range(1, AGGREGATES + 1):
@@ -119,10 +119,10 @@ async def test_publishers_of_one_key_follow_each_other_where_that_is_asked_for(e
             waiting = asyncio.create_task(outbox.publish(second, OutboxMessage(URI, 2)))
             # A publisher of another key does not wait.
             async with engine.begin() as other:
-                await asyncio.wait_for(outbox.publish(other, OutboxMessage("kafka://orders/order-2", "other")), 5)
+                await asyncio.wait_for(outbox.publish(other, OutboxMessage("kafka://orders/order-2", "other")), 30)
             assert not waiting.done()
             await first.commit()
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 30)
             await second.commit()
         collector = Collector()
         await drain(outbox, collector, "broker")

@@ -59,7 +59,7 @@ async def test_a_running_group_that_matches_nothing_writes_its_progress(outbox: 
 
     await eventually(has_advanced)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
 
 
 async def test_a_match_behind_many_others_is_found(outbox: Outbox) -> None:

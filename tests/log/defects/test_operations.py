@@ -35,7 +35,7 @@ async def test_a_failure_blocks_its_key_and_nothing_else(engine: AsyncEngine) ->
         running = asyncio.create_task(outbox.run(handle, "broker", stop_event=stop))
         await eventually(lambda: len(collector.messages) == 3)
         stop.set()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 30)
         assert collector.of(f"{URI}/a") == ["bad", "behind"]
         assert collector.payloads[0] == "other"
 
@@ -89,7 +89,7 @@ async def test_a_consumer_does_not_wait_for_its_polling(outbox: Outbox) -> None:
             await outbox.publish(connection, OutboxMessage(URI, number))
         await eventually(lambda count=number + 1: len(collector.messages) == count)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
 
 
 async def test_publishers_send_no_notification(engine: AsyncEngine, outbox: Outbox) -> None:

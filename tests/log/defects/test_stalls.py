@@ -120,7 +120,7 @@ async def test_a_slow_subscriber_of_one_group_hides_nothing_from_another(
 
     await put(outbox, URI, 1)
     slow_one = asyncio.create_task(outbox.dispatch(slow, "slow", transactional=transactional))
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 30)
     await put(outbox, URI, 2)
     assert await delivered(outbox, "quick") == [1, 2]
     go_on.set()
@@ -145,7 +145,7 @@ async def test_a_slow_subscriber_hides_nothing_from_the_other_workers_of_its_gro
     slow_one = asyncio.create_task(
         outbox.dispatch(slow, "broker", worker_id=0, num_workers=2, transactional=transactional)
     )
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 30)
     await put(outbox, f"{URI}/later", "later")
     collector = Collector()
     await drain(outbox, collector, "broker", worker_id=1, num_workers=2)
