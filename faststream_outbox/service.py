@@ -94,7 +94,9 @@ class Service:
             began = loop.time()
             try:
                 await self._run()
-            except (Exception, asyncio.CancelledError) as error:
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:
                 task = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                     raise

@@ -37,6 +37,7 @@ from faststream_outbox.log.holding import Group
 from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.slots import checked_group, checked_uri
 from faststream_outbox.log.worker import LogWorker
+from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
@@ -217,14 +218,27 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         # FastStream would drop a message of a subscriber that does not run without a word.
         if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
             return RELEASE
-        await self.consume(claim)
+        try:
+            await self.consume(claim)
+        except ENDING:
+            raise
+        except BaseException:
+            # FastStream lets pass what is no Exception; the ack policy has decided all the same.
+            if claim.decision is None and not self.is_manual:
+                raise
         return UNDECIDED_OUTCOME if claim.decision is None else claim.decision
 
     async def handle_batch(self, claims: Sequence[Taken]) -> list[Outcome]:
         """Consume a batch, for the engine."""
         if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
             return [RELEASE] * len(claims)
-        await self.consume(claims)
+        try:
+            await self.consume(claims)
+        except ENDING:
+            raise
+        except BaseException:
+            if not self.is_manual and all(claim.decision is None for claim in claims):
+                raise
         return [UNDECIDED_OUTCOME if claim.decision is None else claim.decision for claim in claims]
 
     def open_session(self) -> AsyncSession:

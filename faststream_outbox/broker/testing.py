@@ -33,6 +33,7 @@ from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.envelope import Envelope, checked_queue, checked_text
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.worker import LogWorker
+from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.overview import Unprocessed, as_unprocessed
 from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
@@ -211,12 +212,14 @@ class FakeProducer(OutboxProducer):
         return [row[1] for row in rows]
 
     async def _deliver(self, rows: Sequence[Row]) -> None:
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         for subscriber in readers(_subscribers(self._brokers)):
             try:
                 await deliver(rows, subscriber)
                 await self._handle_committed()
-            except Exception as error:  # noqa: BLE001 - raised again below: the other groups read the message all the same
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again below: the other groups read the message all the same
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -290,7 +293,9 @@ class FakeProducer(OutboxProducer):
         async def handle(given: Any) -> Any:
             try:
                 await subscriber.process_message(given)
-            except Exception as error:  # noqa: BLE001 - raised again below, to the test
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again below, to the test
                 failures.append(error)
             decided: list[Outcome] = [claim.decision or UNDECIDED_OUTCOME for claim in claims]
             return decided if subscriber.options.batch else decided[0]

@@ -1,9 +1,10 @@
-"""An error as text that PostgreSQL is sure to store.
+"""What counts as a failure, and an error as text that PostgreSQL is sure to store.
 
 A dead letter must never fail to be written because of what the handler raised: exceptions whose
 `repr` raises, NUL characters, lone surrogates, megabytes of text. Used by the engines.
 """
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ MAX_EXCEPTION = 8192
 MAX_MESSAGE = 8192
 MAX_TRACEBACK = 65536
 MAX_TYPE = 255
+
+ENDING = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""Raised to end a task, a program or a generator. Whatever else a handler raises is its failure."""
 
 Renderer = Callable[[BaseException], object]
 """Renders an error for `last_exception`; None keeps none."""
@@ -39,7 +43,9 @@ def storable(text: str, length: int) -> str:
 def _attempted(render: Callable[[], object], otherwise: str) -> str:
     try:
         return str(render())
-    except Exception as problem:  # noqa: BLE001 - the user's own code; what it says is kept instead
+    except ENDING:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - the user's own code; what it says is kept instead
         return f"{otherwise} ({type(problem).__name__} while rendering it)"
 
 
@@ -51,7 +57,9 @@ def described(error: BaseException | None, renderer: Renderer | None = None) -> 
     try:
         rendered = repr(error) if renderer is None else renderer(error)
         exception = None if rendered is None else str(rendered)
-    except Exception as problem:  # noqa: BLE001 - the user's own code; what it says is kept instead
+    except ENDING:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - the user's own code; what it says is kept instead
         exception = f"{name} ({type(problem).__name__} while rendering it)"
     return Failure(
         exception=None if exception is None else storable(exception, MAX_EXCEPTION),

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal, assert_never
 
 from faststream_outbox.outcomes.delay import bounded_seconds
+from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.retry import next_delay
 
 OnUndecided = Literal["retry", "release", "done", "dead"]
@@ -95,7 +96,9 @@ def resolved(
                         exception=error,
                     )
                 )
-            except Exception as problem:  # noqa: BLE001 - kept with the dead letter
+            except ENDING:
+                raise
+            except BaseException as problem:  # noqa: BLE001 - kept with the dead letter
                 problem.__context__ = problem.__context__ or error
                 return Dead(RETRY_TERMINAL, problem)
             return Dead(RETRY_TERMINAL, error) if delay is None else Retry(delay, error, counts)

@@ -1,8 +1,9 @@
 """One attempt: from a claim in hand to an outcome that can be written, whatever the handler does.
 
 A claim whose lease ran out while it waited is not started. One that was delivered too often is not
-started either. An exception is a failed attempt; so is a CancelledError that nobody but the handler
-itself caused. Called by `worker`, for one message or for a batch.
+started either. An exception, of whatever kind, is a failed attempt; so is a CancelledError that nobody
+but the handler itself caused. An interrupt from the keyboard passes: it means the program.
+Called by `worker`, for one message or for a batch.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from faststream_outbox.errors import OutboxError
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import (
     CRASH_LOOP,
     DONE,
@@ -68,7 +70,9 @@ async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> Fi
         outcome = await worker.handle(claim)
     except asyncio.CancelledError as error:
         outcome = _cancelled(worker, error, [claim], task)
-    except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the outcome
+    except ENDING:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the outcome
         outcome = Retry(error=error)
     finally:
         claim.task = None
@@ -103,7 +107,9 @@ async def attempt_batch(
                 raise WrongOutcomes(msg)
         except asyncio.CancelledError as error:
             outcomes = [_cancelled(worker, error, started, task)] * len(started)
-        except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the outcomes
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the outcomes
             outcomes = [Retry(error=error)] * len(started)
         duration = perf_counter() - began
         worker.finished(duration, len(started))
@@ -162,7 +168,9 @@ async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutco
             answer = hook(claim)
             if isawaitable(answer):
                 await answer
-        except (Exception, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
             worker.client.events.emit(told.HookFailed("on_terminal_failure", error))
             if isinstance(error, asyncio.CancelledError) and worker.client.is_cancelled:
                 raise

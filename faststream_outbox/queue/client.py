@@ -123,7 +123,9 @@ class OutboxClient:
     @property
     def is_healthy(self) -> bool:
         """Whether every loop that the workers need is alive; also so without workers."""
-        return not self._workers or all(service.is_running for service in self._services)
+        return not self._workers or (
+            all(service.is_running for service in self._services) and all(worker.is_healthy for worker in self._workers)
+        )
 
     @property
     def is_cancelled(self) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import RELEASE, Dead, FinalOutcome, Release, Retry
 from faststream_outbox.queue.attempt import attempt, attempt_batch
 from faststream_outbox.queue.claim import Claim
@@ -21,29 +22,41 @@ if TYPE_CHECKING:
 class Hand:
     """The loop of one handler."""
 
-    def __init__(self, worker: "Worker", name: str) -> None:
+    def __init__(self, worker: "Worker", name: str, pause: float = 0.0) -> None:
         self._worker = worker
-        self._name = name
+        self.name = name
+        self._pause = pause
+        self.is_ready = not pause
+        """Whether it takes messages; not so while it recovers from a crash."""
         self.holds: list[Claim] = []
         """What it handles now, first to last."""
 
     async def run(self) -> None:
-        """Handle until the worker stops."""
+        """Handle until the worker stops, after the pause."""
         task = asyncio.current_task()
         assert task is not None
         worker = self._worker
+        if self._pause:
+            await asyncio.sleep(self._pause)
+            self.is_ready = True
         while not worker.is_stopping:
             try:
                 if worker.options.batch:
                     await self._handle_batch(task)
                 else:
                     await self._handle_run(await worker.next(), task)
-            except Exception as error:  # noqa: BLE001 - told, and the loop goes on
-                worker.client.events.emit(told.LoopCrashed(self._name, error))
-                held, self.holds = self.holds, []
-                for claim in held:
-                    if claim in worker.unsettled and not claim.is_ending:
-                        worker.settle(claim, Release(counts=True))
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - told, and the loop goes on
+                worker.client.events.emit(told.LoopCrashed(self.name, error))
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Give back what it holds: nobody goes on with it."""
+        held, self.holds = self.holds, []
+        for claim in held:
+            if claim in self._worker.unsettled and not claim.is_ending:
+                self._worker.settle(claim, Release(counts=True))
 
     async def _handle_run(self, run: list[Claim], task: asyncio.Task[None]) -> None:
         worker = self._worker

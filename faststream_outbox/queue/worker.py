@@ -20,6 +20,7 @@ from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.hand import Hand
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
 from faststream_outbox.queue.ready import Ready
+from faststream_outbox.service import LONGEST_PAUSE, pause_after
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.client import OutboxClient
@@ -65,11 +66,18 @@ class Worker:
         self._seconds: float | None = None
         self._intake: Intake | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._crashes = 0
+        self._crashed_at = 0.0
 
     @property
     def is_running(self) -> bool:
         """Whether it claims and handles."""
         return bool(self._hands) and not self.is_stopping
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether every one of its loops is alive; also so while it stops."""
+        return self.is_stopping or all(hand.is_ready for hand in self._hands.values())
 
     @property
     def running(self) -> int:
@@ -108,11 +116,28 @@ class Worker:
         if self._hands:
             return
         self.is_stopping = False
-        loop = asyncio.get_running_loop()
         for number in range(self.options.max_workers):
-            hand = Hand(self, f"outbox {self.name} {number}")
-            self._hands[loop.create_task(hand.run(), name=f"outbox {self.name} {number}")] = hand
+            self._employ(f"outbox {self.name} {number}")
         self._intake = await self.client.attach(self)
+
+    def _employ(self, name: str, pause: float = 0.0) -> None:
+        hand = Hand(self, name, pause)
+        task = asyncio.get_running_loop().create_task(hand.run(), name=name)
+        self._hands[task] = hand
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A hand's loop is over: as it should be, or another one must take its place."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        hand = self._hands.get(task)
+        if hand is None or self.is_stopping or self.client.is_cancelled:
+            return
+        del self._hands[task]
+        self._crashes = 0 if perf_counter() - self._crashed_at > LONGEST_PAUSE else self._crashes
+        self._crashes, self._crashed_at = self._crashes + 1, perf_counter()
+        self._employ(hand.name, pause_after(self._crashes))
+        hand.let_go()
+        self.client.events.emit(told.LoopCrashed(hand.name, error or RuntimeError(f"{hand.name} ended.")))
 
     async def stop(self, timeout: float | None = None) -> None:
         """Finish what runs, within `timeout` or `graceful_timeout`; give back the rest at once.

@@ -19,11 +19,17 @@ ACK, REJECT, NACK, MANUAL = AckPolicy.ACK, AckPolicy.REJECT_ON_ERROR, AckPolicy.
 STRATEGY_DELAY = 1000.0
 pytestmark = pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
 
+
+class Panic(BaseException):
+    """What a Rust extension raises."""
+
+
 DONE, RETRY, DEAD, UNDECIDED = "done", "retry", "dead", "undecided"
 
 TABLE: dict[str, dict[AckPolicy, str]] = {
     "returns": {ACK: DONE, REJECT: DONE, NACK: DONE, MANUAL: UNDECIDED},
     "exception": {ACK: DONE, REJECT: DEAD, NACK: RETRY, MANUAL: UNDECIDED},
+    "panic": {ACK: DONE, REJECT: DEAD, NACK: RETRY, MANUAL: UNDECIDED},
     "AckMessage": {ACK: DONE, REJECT: DONE, NACK: DONE, MANUAL: UNDECIDED},
     "NackMessage": {ACK: RETRY, REJECT: RETRY, NACK: RETRY, MANUAL: UNDECIDED},
     "RejectMessage": {ACK: DEAD, REJECT: DEAD, NACK: DEAD, MANUAL: UNDECIDED},
@@ -39,6 +45,7 @@ TABLE: dict[str, dict[AckPolicy, str]] = {
 }
 RAISED: dict[str, type[BaseException]] = {
     "exception": ValueError,
+    "panic": Panic,
     "AckMessage": AckMessage,
     "NackMessage": NackMessage,
     "RejectMessage": RejectMessage,

@@ -68,15 +68,16 @@ async def test_stand_ins_for_publishers_are_taken_away(memory: Way) -> None:
     assert (len(broker.subscribers), publisher.queue) == (0, "bills")
 
 
-async def test_exception_of_a_handler_is_raised_to_whoever_publishes(memory: Way) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, pytest.fail.Exception])
+async def test_exception_of_a_handler_is_raised_to_whoever_publishes(memory: Way, error: type[BaseException]) -> None:
     broker = memory.broker()
 
     @broker.subscriber("orders")
     async def handle(body: int) -> None:
-        raise ZeroDivisionError
+        raise error
 
     async with TestOutboxBroker(broker) as tested:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(error):
             await tested.publish(1, "orders", session=fake_session())
 
 
