@@ -26,6 +26,14 @@ class InvalidOptionType(OutboxError, TypeError):
     """An option of the wrong Python type."""
 
 
+class SessionRequired(OutboxError, ValueError):
+    """A message was published without the transaction that it belongs to."""
+
+
+class UnknownName(OutboxError, LookupError):
+    """Nobody has heard of a queue or a group of this name; the message has the nearest one that is known."""
+
+
 class UnsupportedSession(OutboxError, TypeError):
     """The object given as session is none of those that a message can be published through."""
 

@@ -1,10 +1,11 @@
-"""Checks that options of both engines share: counts, seconds, and one of several words.
+"""Checks that options of both engines share: counts, seconds, one of several words, and names that nobody knows.
 
 Called when a worker or a reader is described, so that the error points at the line that did it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
@@ -39,3 +40,14 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         msg = f"{name} must be one of {tuple(allowed)}, not {value!r}."
         raise InvalidOption(msg)
+
+
+def nearest(name: str, known: Iterable[str], what: str) -> str:
+    """What to say of a name that is not `known`: the nearest one, or else a few that are."""
+    names = sorted(set(known))
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if not names:
+        return f"no {what} is known yet."
+    return f"known are {', '.join(map(repr, names[:10]))}{', …' if len(names) > 10 else '.'}"

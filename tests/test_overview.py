@@ -108,7 +108,7 @@ async def test_limit_of_everything_keeps_the_oldest(engine: AsyncEngine, table: 
 
 async def test_pauses_are_not_shown(engine: AsyncEngine, table: Table, put: Any) -> None:
     (id_,) = put(message())
-    await pause(OutboxClient(engine, table), "orders")
+    await pause(OutboxClient(engine, table), "orders", create=True)
     assert await ids(engine, table) == [id_]
 
 

@@ -37,6 +37,7 @@ from faststream_outbox.broker.access_log import make_outbox_logger_state
 from faststream_outbox.broker.config import OutboxBrokerConfig, driver_annotations
 from faststream_outbox.broker.engine import given_engine
 from faststream_outbox.broker.middlewares import OutboxMiddleware
+from faststream_outbox.broker.pausing import PausingMixin
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
@@ -54,7 +55,7 @@ from faststream_outbox.wakeup import NotifyMode
 
 
 class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
-    OutboxRegistrator, PublishingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
+    OutboxRegistrator, PublishingMixin, PausingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
 ):
     """A broker whose queues and topics are rows of PostgreSQL tables."""
 

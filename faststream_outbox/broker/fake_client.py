@@ -19,7 +19,7 @@ from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.worker import Worker
-from faststream_outbox.sql.through import AnySession
+from faststream_outbox.sql.through import AnySession, Rows
 from faststream_outbox.sql.wire import Row
 from faststream_outbox.wakeup.hint import Hint
 
@@ -99,6 +99,10 @@ class FakeOutboxClient(OutboxClient):
         token = uuid4()
         self.tables.lease(row, token)
         return Claim(row.claimed(self.tables.now(), more=False), token, worker, asyncio.get_running_loop().time())
+
+    async def control(self, name: str, values: dict[str, Any]) -> Rows:
+        """Answer an operator."""
+        return self.tables.answer(name, values)
 
     def open_session(self) -> AsyncSession:
         """A session that does nothing, for transactional handlers."""

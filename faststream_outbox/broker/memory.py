@@ -202,6 +202,16 @@ class MemoryTables:
     def _paused(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         return sorted((row.timer_id,) for row in self.rows if row.queue == PAUSED)
 
+    def _known(self) -> set[str]:
+        names = {row.queue for row in self.rows} | {str(letter["queue"]) for letter in self.dlq_rows}
+        return (names | {row.timer_id for row in self.rows if row.queue == PAUSED and row.timer_id}) - {PAUSED}
+
+    def _known_queue(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        return [(1,)] if values["queue"] in self._known() else ()
+
+    def _queues(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        return [(queue,) for queue in sorted(self._known())]
+
     def _last_id(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         return [(self._last,)]
 

@@ -27,7 +27,7 @@ from faststream_outbox.broker.parser import OutboxParser
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.broker.stand_in import stand_in
 from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked, checked_body, checked_text
-from faststream_outbox.errors import InvalidMessage, OutboxError
+from faststream_outbox.errors import InvalidMessage, SessionRequired
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import Published
 from faststream_outbox.log.append import append, append_sync
@@ -46,10 +46,6 @@ Rows = Sequence[Envelope | CheckedEnvelope]
 
 SESSION = "outbox_session"
 """Where a transactional handler's session stands in FastStream's context."""
-
-
-class SessionRequired(OutboxError, ValueError):
-    """A message was published without the transaction that it belongs to."""
 
 
 class OutboxProducer(ProducerProto[OutboxPublishCommand]):

@@ -32,7 +32,7 @@ from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
-from faststream_outbox.sql.through import AnySession, through
+from faststream_outbox.sql.through import AnySession, Rows, through
 from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
 from faststream_outbox.wakeup import NotifyMode
 from faststream_outbox.wakeup.hint import Hint
@@ -121,6 +121,11 @@ class OutboxClient:
             raise InvalidOption(msg)
 
     @property
+    def queues(self) -> set[str]:
+        """The queues that workers of this process read."""
+        return {queue for worker in self._workers for queue in worker.queues}
+
+    @property
     def is_healthy(self) -> bool:
         """Whether every loop that the workers need is alive; also so without workers."""
         return not self._workers or (
@@ -192,6 +197,12 @@ class OutboxClient:
                 msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
                 raise LeaseLost(msg)
             claim.is_handed_over = True
+
+    async def control(self, name: str, values: dict[str, Any]) -> Rows:
+        """Run an operator's statement in a transaction of its own."""
+        async with self.engine.begin() as connection:
+            opened = await through(connection, self.table, self.dlq_table)
+            return await opened.fetch(opened.sql("control", name), values)
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""

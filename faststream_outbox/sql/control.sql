@@ -21,3 +21,41 @@ select pg_sequence_last_value(pg_get_serial_sequence(:table, 'id')::regclass)
 -- name: ping
 -- Answers if the server does.
 select 1
+
+-- name: known_queue
+-- A row, if there is a message, a dead letter or a pause of the queue; a few descents, whatever is in the table.
+select 1
+where exists (select 1 from {table} where queue = :queue and key is null)
+   or exists (select 1 from {table} where queue = :queue and key is not null)
+   or exists (select 1 from {table} where queue = '$paused' and timer_id = :queue)
+   /*if dead*/or exists (select 1 from {dead} where queue = :queue)/*end*/
+
+-- name: queues
+-- Names of the queues that have messages, dead letters or a pause, up to a limit of each; a descent for each name.
+with recursive keyless (queue) as (
+    (select queue from {table} where key is null order by queue limit 1)
+    union all
+    select (select each.queue from {table} as each where each.key is null and each.queue > keyless.queue
+            order by each.queue limit 1)
+    from keyless where keyless.queue is not null
+), keyed (queue) as (
+    (select queue from {table} where key is not null order by queue limit 1)
+    union all
+    select (select each.queue from {table} as each where each.key is not null and each.queue > keyed.queue
+            order by each.queue limit 1)
+    from keyed where keyed.queue is not null
+)
+/*if dead*/, dead (queue) as (
+    (select queue from {dead} order by queue limit 1)
+    union all
+    select (select each.queue from {dead} as each where each.queue > dead.queue order by each.queue limit 1)
+    from dead where dead.queue is not null
+)/*end*/
+select found.queue from (
+    (select queue from keyless limit :limit)
+    union (select queue from keyed limit :limit)
+    union (select timer_id from {table} where queue = '$paused' limit :limit)
+    /*if dead*/union (select queue from dead limit :limit)/*end*/
+) as found
+where found.queue is not null and found.queue <> '$paused'
+order by 1

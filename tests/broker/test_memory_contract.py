@@ -358,3 +358,17 @@ async def test_any_sequence_of_statements_leaves_the_same(two: Two, operations: 
         await perform(two, operation, 10 * (place + 1), leases)
         await two.compare()
     await look(two)
+
+
+async def test_names_of_queues(two: Two) -> None:
+    assert await two.ask("queues", limit=10) == []
+    await publish(two, 1, queue="keyless")
+    await publish(two, 2, queue="keyed", key="k")
+    await publish(two, 3, queue="dead")
+    await two.ask("claim", **lanes(("dead", 0)))
+    await two.ask("settle_dead", **held(3, **DEATH))
+    await two.ask("pause", queue="paused")
+    assert await two.ask("queues", limit=10) == [["dead"], ["keyed"], ["keyless"], ["paused"]]
+    for name in ("keyless", "keyed", "dead", "paused"):
+        assert len(await two.ask("known_queue", queue=name)) == 1
+    assert await two.ask("known_queue", queue="unknown") == []

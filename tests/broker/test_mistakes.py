@@ -12,9 +12,11 @@ from faststream_outbox import (
     OutboxResponse,
     OutboxRoute,
     OutboxRouter,
+    errors,
     make_dlq_table,
     make_outbox_table,
 )
+from faststream_outbox.broker import producer
 from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption
 
@@ -100,3 +102,7 @@ def test_topic_of_a_broker_without_a_log_is_refused_where_it_is_registered(broke
         broker.subscriber(topic="shop", group="billing")
     with pytest.raises(IncorrectState, match="log_tables=make_log_tables"):
         broker.publisher(topic="shop")
+
+
+def test_error_of_a_missing_session_is_where_errors_are_and_where_it_was() -> None:
+    assert errors.SessionRequired is producer.SessionRequired

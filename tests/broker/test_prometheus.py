@@ -10,7 +10,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.broker import OutboxBroker
-from faststream_outbox.broker.producer import SessionRequired
+from faststream_outbox.errors import SessionRequired
 from faststream_outbox.events.table import Died, Handled, Retried
 from faststream_outbox.prometheus import OutboxMetricsSettingsProvider, OutboxPrometheusMiddleware
 from tests.queue.witness import Witness

@@ -26,12 +26,14 @@ FILES = {
     "settle": (
         "settle_done", "settle_retry", "settle_release", "settle_dead", "settle_parked", "renew", "remains",
     ),
-    "control": ("pause", "resume", "paused"),
+    "control": ("pause", "resume", "paused", "queues", "known_queue"),
 }  # fmt: skip
 FILE_OF = {name: file for file, names in FILES.items() for name in names}
 
 # Where ids stand in the rows of a statement, where headers do, and whether the order of its rows means something.
-IDS = {"find_keys": 4} | dict.fromkeys(("survey", "walk_keys", "next_due", "paused", "pause", "resume"))
+IDS = {"find_keys": 4} | dict.fromkeys(
+    ("survey", "walk_keys", "next_due", "paused", "pause", "resume", "queues", "known_queue")
+)
 ORDERED = {"publish_one", "publish_many", "unprocessed", "unprocessed_of_queue", "find_keys", "walk_keys", "paused"}
 HEADERS = {"claim", "claim_keys", "unprocessed", "unprocessed_of_queue"}
 ENDLESS = datetime(9998, 1, 1, tzinfo=UTC)

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from faststream_outbox.errors import UnknownName
 from faststream_outbox.events import table as told
-from faststream_outbox.queue import DONE, Claim, Done, pause, paused, resume
+from faststream_outbox.queue import DONE, Claim, Dead, Done, pause, paused, resume
 from tests.queue.rig import POLLING, QUIET_SECONDS, Rig
 
 
@@ -15,21 +16,21 @@ async def done(claim: Claim) -> Done:
 
 async def test_says_whether_it_changed_anything(driver_rig: Rig) -> None:
     client = driver_rig.client
-    answers = [await pause(client, "orders"), await pause(client, "orders")]
+    answers = [await pause(client, "orders", create=True), await pause(client, "orders", create=True)]
     answers += [await resume(client, "orders"), await resume(client, "orders")]
     assert answers == [True, False, True, False]
 
 
 async def test_the_paused_queues_are_known_to_every_client(driver_rig: Rig) -> None:
-    await pause(driver_rig.client, "orders")
-    await pause(driver_rig.client, "mails")
+    await pause(driver_rig.client, "orders", create=True)
+    await pause(driver_rig.client, "mails", create=True)
     assert await paused(driver_rig.another_client()) == ["mails", "orders"]
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
 async def test_a_pause_is_heeded_by_every_client(driver_rig: Rig, key: str | None) -> None:
     rig = driver_rig
-    await pause(rig.client, "orders")
+    await pause(rig.client, "orders", create=True)
     for client in (rig.client, rig.another_client()):
         await rig.work(done, ["orders", "mails"], client=client, **POLLING)
     await rig.put("a", key=key)
@@ -45,7 +46,7 @@ async def test_resuming_wakes_the_sleepers_of_every_client(driver_rig: Rig, key:
     other = rig.another_client()
     await rig.work(done, client=other)
     await rig.witness.wait(told.ListenerReady)
-    await pause(rig.client, "orders")
+    await pause(rig.client, "orders", create=True)
     await rig.put("a", "b", key=key)
     await asyncio.sleep(QUIET_SECONDS)
     assert rig.witness.of(told.Started) == []
@@ -55,7 +56,7 @@ async def test_resuming_wakes_the_sleepers_of_every_client(driver_rig: Rig, key:
 
 async def test_what_is_claimed_already_runs_on(rig: Rig) -> None:
     async def handle(claim: Claim) -> Done:
-        await pause(rig.client, "orders")
+        await pause(rig.client, "orders", create=True)
         return DONE
 
     await rig.work(handle)
@@ -64,7 +65,7 @@ async def test_what_is_claimed_already_runs_on(rig: Rig) -> None:
 
 
 async def test_a_pause_is_no_message(rig: Rig) -> None:
-    await pause(rig.client, "orders")
+    await pause(rig.client, "orders", create=True)
     await rig.work(done, "mails")
     await rig.put("a", queue="mails")
     await rig.witness.wait(told.Handled)
@@ -72,7 +73,71 @@ async def test_a_pause_is_no_message(rig: Rig) -> None:
 
 
 async def test_a_paused_queue_takes_messages(rig: Rig) -> None:
-    await pause(rig.client, "orders")
+    await pause(rig.client, "orders", create=True)
     await rig.put("a", timer_id="t")
     await resume(rig.client, "orders")
     assert (await rig.row())["payload"] == b"a"
+
+
+class TestNames:
+    """A queue that nobody knows is most likely a slip of the hand."""
+
+    async def test_unknown_queue_is_refused_with_the_nearest_name(self, driver_rig: Rig) -> None:
+        await driver_rig.put("a", queue="mails")
+        with pytest.raises(UnknownName, match=r"'mailz'.*did you mean 'mails'\?.*create=True"):
+            await pause(driver_rig.client, "mailz")
+        assert await paused(driver_rig.client) == []
+
+    async def test_unknown_queue_is_not_taken_for_the_one_to_resume(self, driver_rig: Rig) -> None:
+        await pause(driver_rig.client, "mails", create=True)
+        with pytest.raises(UnknownName, match=r"did you mean 'mails'\?"):
+            await resume(driver_rig.client, "mailz")
+        assert await paused(driver_rig.client) == ["mails"]
+
+    async def test_resuming_again_is_no_error(self, driver_rig: Rig) -> None:
+        await pause(driver_rig.client, "mails", create=True)
+        assert [await resume(driver_rig.client, "mails") for _ in range(2)] == [True, False]
+
+    async def test_nothing_like_it_names_those_that_are_known(self, driver_rig: Rig) -> None:
+        await driver_rig.put("a", queue="mails", key="k")
+        with pytest.raises(UnknownName, match="known are 'mails'"):
+            await pause(driver_rig.client, "orders")
+
+    async def test_no_queue_at_all_says_so(self, driver_rig: Rig) -> None:
+        with pytest.raises(UnknownName, match="no queue is known yet"):
+            await pause(driver_rig.client, "orders")
+
+    @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
+    async def test_queue_with_a_message_is_known(self, driver_rig: Rig, key: str | None) -> None:
+        await driver_rig.put("a", key=key)
+        assert await pause(driver_rig.client, "orders")
+
+    async def test_queue_with_a_dead_letter_is_known(self, driver_rig: Rig) -> None:
+        async def refuse(claim: Claim) -> Dead:
+            return Dead()
+
+        worker = await driver_rig.work(refuse)
+        await driver_rig.put("a")
+        await driver_rig.witness.wait(told.Died)
+        await worker.stop()
+        assert await pause(driver_rig.another_client(), "orders")
+
+    async def test_queue_with_a_worker_is_known(self, rig: Rig) -> None:
+        await rig.work(done, "orders")
+        assert await pause(rig.client, "orders")
+
+    async def test_paused_queue_is_known(self, driver_rig: Rig) -> None:
+        await pause(driver_rig.client, "orders", create=True)
+        other = driver_rig.another_client()
+        assert not await pause(other, "orders")
+        assert await resume(other, "orders")
+
+    async def test_known_queue_that_is_not_paused_is_not_resumed(self, driver_rig: Rig) -> None:
+        await driver_rig.put("a")
+        assert not await resume(driver_rig.client, "orders")
+
+    async def test_names_of_queues_are_found_in_a_crowd(self, driver_rig: Rig) -> None:
+        for number in range(30):
+            await driver_rig.put("a", queue=f"tenant-{number}", key="k" if number % 2 else None)
+        with pytest.raises(UnknownName, match=r"did you mean 'tenant-17'\?"):
+            await pause(driver_rig.client, "tenamt-17")
