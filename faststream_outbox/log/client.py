@@ -1,8 +1,9 @@
 """The log's client: everything that the readers of one process share for one log.
 
-Three connections at most, however many groups and readers: one reads and settles, one sequences, one
-listens. They open on first use; the loops (sequencing, renewing, listening) run while a consumer does.
-The application's engine is never closed. Built by `Outbox` and by the broker.
+Four connections at most, however many groups and readers: one reads and settles, one sequences, one
+listens, and one is for what operators ask. They open on first use; the loops (sequencing, renewing,
+listening) run while a consumer does. The application's engine is never closed. Built by `Outbox` and by
+the broker.
 """
 
 import asyncio
@@ -58,6 +59,8 @@ class LogClient:
         make = wires or (lambda: Wire(engine))
         self.wire = make()
         self._tick_wire = make()
+        self.operator_wire = make()
+        """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
         self.timeline = Timeline(self.names)
         self.sequencer = Sequencer(self._tick_wire, self.names, self.timeline, self.events)
         self.ticker = Ticker(self.sequencer, self.timeline, self._wake, self.events)
@@ -108,6 +111,7 @@ class LogClient:
             self._readers.clear()
             await self.wire.close()
             await self._tick_wire.close()
+            await self.operator_wire.close()
 
     async def earliest(self) -> Cursor:
         """The place before everything."""

@@ -57,7 +57,7 @@ class Parking:
     ) -> Sequence[SetAside]:
         """What is set aside, in the log's order; `state=None` is everything that waits."""
         values = {"group": consumer_group, "uri": uri, "state": state, "key": key, "limit": limit}
-        return [_read(row) for row in await self._client.wire.fetch(self._sql["list_aside"], values)]
+        return [_read(row) for row in await self._client.operator_wire.fetch(self._sql["list_aside"], values)]
 
     async def retry(
         self, consumer_group: str, uri: str = "", *, positions: Sequence[int] | None = None
@@ -76,7 +76,7 @@ class Parking:
 
     async def _change(self, name: str, group: str, uri: str, values: dict[str, Any]) -> Sequence[int]:
         names = {"group": checked_group(group), "uri": checked_filter(uri)}
-        rows = await self._client.wire.fetch(self._sql[name], {**names, **values})
+        rows = await self._client.operator_wire.fetch(self._sql[name], {**names, **values})
         if rows:
             await self._client.call()
         return [row[0] for row in rows]

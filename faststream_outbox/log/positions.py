@@ -58,7 +58,7 @@ class Positions:
     async def get(self, group: Group) -> tuple[int, int]:
         """Transaction and position of the last message before which everything is handled."""
         rows = await self._fetch("low_water", group.values)
-        return (rows[0][2], rows[0][1]) if rows else (0, 0)
+        return (rows[0][3], rows[0][2]) if rows else (0, 0)
 
     async def cursor(self, group: Group) -> Cursor:
         """The place before which everything is handled or set aside."""
@@ -72,6 +72,7 @@ class Positions:
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
                 msg = f"{name} must be an int from 0 to 2**63 - 1, not {value!r}."
                 raise InvalidOption(msg)
+        await self.lock(group)
         place = BEGINNING
         if offset or transaction_id:
             known = await self._fetch("place_of", {"position": offset})
@@ -83,11 +84,19 @@ class Positions:
                 place = Cursor(*rows[0]) if rows else BEGINNING
         await self.put(group, place)
 
-    async def put(self, group: Group, place: Cursor) -> None:
-        """Put the group to a place."""
-        values = {**group.values, "tick": place.tick, "position": place.position, "channel": self._names.channel}
-        # Two statements: the second sees every span that was cut before the first had its lock.
+    async def lock(self, group: Group) -> None:
+        """Keep the group's spans, and the messages that they may be put before, as they are until the commit.
+
+        Comes before a place is looked for: retention may delete it as long as this has not returned.
+        """
         await self._fetch("lock_group", group.values)
+
+    async def put(self, group: Group, place: Cursor) -> None:
+        """Put the group, which is locked, to a place."""
+        values = {**group.values, "tick": place.tick, "position": place.position, "channel": self._names.channel}
+        # One statement each: the second sees every span that was cut before the group was locked, and the third
+        # what was put aside by a settle that the second waited for.
+        await self._fetch("lock_spans", group.values)
         await self._fetch("seek", values)
 
     async def find(self, place: Place) -> Cursor:

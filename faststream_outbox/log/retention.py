@@ -2,19 +2,24 @@
 
 Never past the slowest living group, a message that is set aside, or a gap. A group that has not been
 heard of for a configured time stops holding messages back, and that is told. Deletes in slices, so that
-no transaction is long; or drops whole partitions, where the log has them. Called by `Outbox.clean`.
+no transaction is long; or drops whole partitions, where the log has them. What must stay is found anew for
+each of them, under a lock that keeps groups where they are. Called by `Outbox.clean`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.log.partitions import Partitions
+from faststream_outbox.log.retention_lock import undisturbed
 from faststream_outbox.schema.log_tables import LogNames
-from faststream_outbox.sql import statements
-from faststream_outbox.sql.wire import Wire
+from faststream_outbox.sql import Statements, statements
+from faststream_outbox.sql.wire import Row, Wire
 
 SLICE = 10_000
 
@@ -46,15 +51,28 @@ async def clean(
     expiry = {"group_seconds": group_expires_after.total_seconds()}
     for group, uri, idle in await wire.fetch(sql["dead_groups"], expiry):
         events.emit(told.GroupExpired(group, uri, idle))
-    floor = (await wire.fetch(sql["retained"], {**expiry, "with_aside": partitions is not None}))[0][0] or 0
-    values = {**expiry, "floor": floor, "limit": SLICE, "age": older_than.total_seconds(), "after": -1}
-    deleted = 0
-    dropped = [] if partitions is None else await partitions.drop(floor, older_than)
-    while partitions is None:
-        gone, old, last = (await wire.fetch(sql["delete_slice"], values))[0]
-        deleted += gone
-        if old < SLICE:
-            break
-        values["after"] = last
+    deleted, floor, dropped = 0, 0, list[str]()
+    if partitions is None:
+        deleted, floor = await _delete(wire, sql, {**expiry, "age": older_than.total_seconds()})
+    else:
+        dropped += await partitions.drop(older_than, group_expires_after=group_expires_after)
+        floor = (await wire.fetch(sql["retained"], expiry))[0][0] or 0
     ticks = len(await wire.fetch(sql["delete_ticks"], expiry))
     return Cleaned(deleted, ticks, len(dropped), floor)
+
+
+async def _delete(wire: Wire, sql: Statements, values: Mapping[str, Any]) -> tuple[int, int]:
+    """Delete slice by slice: how many messages went, and from where on they must stay."""
+    lock, delete = sql["lock_retention"], sql["delete_slice"]
+    deleted, after = 0, -1
+
+    async def slice_after(place: int) -> Sequence[Row]:
+        results = await wire.fetch_each([(lock, {}), (delete, {**values, "limit": SLICE, "after": place})])
+        return results[1] if len(results) > 1 else []
+
+    while True:
+        gone, old, last, floor = (await undisturbed(partial(slice_after, after)))[0]
+        deleted += gone
+        if old < SLICE:
+            return deleted, floor or 0
+        after = last

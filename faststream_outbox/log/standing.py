@@ -65,9 +65,11 @@ class Standing:
         """Put a group to "earliest", "latest", a time, a cursor, or before the message with an event_id."""
         if place == "latest":
             await self.client.sequencer.catch_up()
+        group = group_of(consumer_group, uri)
         positions = await Positions.through(self.tables, session)
+        await positions.lock(group)
         cursor = await positions.find(place)
-        await positions.put(group_of(consumer_group, uri), cursor)
+        await positions.put(group, cursor)
         return cursor
 
     async def wait_until_caught_up(
@@ -78,19 +80,19 @@ class Standing:
         sql = statements("position", self.client.names)["unread"]
         pause = 0.002
         async with asyncio.timeout(timeout):
-            while (await self.client.wire.fetch(sql, values))[0][0]:
+            while (await self.client.operator_wire.fetch(sql, values))[0][0]:
                 await asyncio.sleep(pause)
                 pause = min(0.1, pause * 1.5)
 
     async def lag(self, consumer_group: str | None = None, uri: str | None = None) -> list[Lag]:
         """Messages and seconds that each span of slots is behind, of one group or of all."""
         await self.client.sequencer.catch_up()
-        return await lags(self.client.wire, self.client.names, consumer_group, uri)
+        return await lags(self.client.operator_wire, self.client.names, consumer_group, uri)
 
     async def lag_by_slot(self, consumer_group: str, uri: str = "") -> dict[int, tuple[int, float]]:
         """Messages and seconds that each slot of a group is behind, where it is."""
         await self.client.sequencer.catch_up()
-        return await lags_by_slot(self.client.wire, self.client.names, group_of(consumer_group, uri))
+        return await lags_by_slot(self.client.operator_wire, self.client.names, group_of(consumer_group, uri))
 
     async def open_gaps(self, age: float = 1.0) -> list[dict[str, Any]]:
         """Numbers that are drawn and not visible for so many seconds, with the sessions that may own them."""
@@ -101,7 +103,7 @@ class Standing:
     ) -> Cleaned:
         """Delete what is older and read by every group that was heard of in that time."""
         return await clean(
-            self.client.wire,
+            self.client.operator_wire,
             self.client.names,
             self.events,
             older_than=older_than,

@@ -17,7 +17,7 @@ from typing import Any
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.schema.names import AnyNames
 
-__all__ = ["Statement", "statements"]
+__all__ = ["Statement", "Statements", "statements"]
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _IF_DEAD = re.compile(r"/\*if dead\*/(.*?)/\*end\*/", re.DOTALL)

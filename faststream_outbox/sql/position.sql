@@ -1,8 +1,8 @@
 -- name: low_water
--- How far a group has come everywhere, and the transaction of the last message before that.
-select c.tick, c.position,
-       coalesce((select l.transaction_id from {log} l where l.position <= c.position
-                 order by l.position desc limit 1), 0)
+-- How far a group has come everywhere, and the last message before that in the order of the log, with its transaction.
+-- A cursor need not stand behind a message of its own tick: it may have been put just before one.
+select c.tick, c.position, m.position,
+       coalesce((select l.transaction_id from {log} l where l.position = m.position), 0)
 from (
     select o.tick, o.position
     from {offsets} o
@@ -10,6 +10,16 @@ from (
     order by o.tick, o.position
     limit 1
 ) c
+cross join lateral (
+    select coalesce(
+        (select max(least(r.hi, c.position))
+         from {ticks} t
+         cross join lateral unnest(t.lows, t.highs) r (lo, hi)
+         where t.tick = c.tick and r.lo <= c.position),
+        (select t.highs[cardinality(t.highs)] from {ticks} t where t.tick < c.tick order by t.tick desc limit 1),
+        0
+    ) as position
+) m
 
 -- name: place_of
 -- The tick of a position; nothing while it is not sequenced.
@@ -25,11 +35,14 @@ select l.position from {log} l where l.event_id = :event_id::uuid
 
 -- name: place_of_pair
 -- The place before the first message that lies behind a pair of transaction and position.
+-- A larger position lies behind it too: where the message at `offset` is gone, all that had a smaller one are, and
+-- those that are left may have any transaction.
 select t.tick, l.position - 1
 from {ticks} t
 cross join lateral unnest(t.lows, t.highs) r (lo, hi)
 join {log} l on l.position between r.lo and r.hi
-where (l.transaction_id, l.position) > (:transaction_id::bigint, :offset::bigint)
+where l.position > :offset::bigint
+   or (l.transaction_id, l.position) > (:transaction_id::bigint, :offset::bigint)
 order by t.tick, l.position
 limit 1
 
@@ -46,12 +59,27 @@ limit 1
 select t.tick, t.highs[cardinality(t.highs)] from {ticks} t order by t.tick desc limit 1
 
 -- name: lock_group
--- Keeps spans of a group from being cut and joined until the end of the transaction.
-select pg_advisory_xact_lock(hashtextextended(:group::text || chr(31) || :uri::text, 1869))
+-- Keeps retention from deleting, and spans of a group from being cut and joined, until the end of the transaction.
+select pg_advisory_xact_lock_shared((1869968493::bigint << 32) + '{sequence_name}'::regclass::oid::bigint),
+       pg_advisory_xact_lock(hashtextextended(:group::text || chr(31) || :uri::text, 1869))
+
+-- name: lock_spans
+-- Waits for whoever settles at this moment, and lets nobody settle until the end of the transaction.
+select o.lo
+from {offsets} o
+where o.consumer_group = :group::text and o.uri = :uri::text
+order by o.lo
+for update
 
 -- name: seek
 -- Puts all of a group's cursors to one place; whoever reads starts there, and what was under way does not count.
-with moved as (
+-- Runs after the spans were locked, so that it sees whatever the last settle has put aside. What waits behind the place
+-- is read again; what waits before it is passed like the rest where a cursor moves on, and else goes on waiting.
+with before as materialized (
+    select o.lo, o.hi, o.tick, o.position
+    from {offsets} o
+    where o.consumer_group = :group::text and o.uri = :uri::text
+), moved as (
     update {offsets} o
     set tick = :tick::bigint, position = :position::bigint, epoch = o.epoch + 1, owner = null, until = null,
         updated_at = clock_timestamp()
@@ -67,7 +95,11 @@ with moved as (
 ), gone as (
     delete from {aside} a
     where a.consumer_group = :group::text and a.uri = :uri::text
-      and (a.state <> 'parked' or (a.tick, a.position) > (:tick::bigint, :position::bigint))
+      and ((a.tick, a.position) > (:tick::bigint, :position::bigint)
+           or (a.state <> 'parked' and not exists (
+                   select from before b
+                   where a.slot between b.lo and b.hi
+                     and (b.tick, b.position) >= (:tick::bigint, :position::bigint))))
 )
 select lo, pg_notify(:channel::text, 'changed') from (select lo from moved union all select lo from made) s limit 1
 
@@ -124,8 +156,17 @@ where a.position is not null or o.lo is null
            select from {gaps} g where l.position between g.lo and g.hi)))
    or (t.tick, l.position) > (o.tick, o.position)
 
+-- name: lock_retention
+-- Begins to delete, unless a group is being put elsewhere: what it will need is not known yet.
+-- Whoever seeks from now on waits for the end of the transaction; the next statement sees all who did so before.
+select 1 where pg_try_advisory_xact_lock((1869968493::bigint << 32) + '{sequence_name}'::regclass::oid::bigint)
+
+-- name: lock_parts
+-- Begins to drop partitions, unless another one is about it.
+select 1 where pg_try_advisory_xact_lock((1869968494::bigint << 32) + '{sequence_name}'::regclass::oid::bigint)
+
 -- name: retained
--- From where on messages must stay: unread by a living group or not sequenced; or, if asked for, set aside by one.
+-- From where on messages must stay: unread by a living group, set aside by one, or not sequenced.
 with alive as materialized (
     select o.consumer_group, o.uri
     from {offsets} o
@@ -141,7 +182,7 @@ select least(
      join {ticks} t on t.tick = c.tick
      cross join lateral unnest(t.lows, t.highs) r (lo, hi)
      where r.hi > c.position),
-    (select min(w.position) from {aside} w join alive a using (consumer_group, uri) where :with_aside::boolean),
+    (select min(w.position) from {aside} w join alive a using (consumer_group, uri)),
     (select min(g.lo) from {gaps} g),
     (select h.high + 1 from {head} h)
 )
@@ -155,17 +196,31 @@ having max(o.updated_at) < clock_timestamp() - make_interval(secs => :group_seco
    and min(o.tick) < (select max(h.tick) from {head} h)
 
 -- name: delete_slice
--- Deletes, of the next messages below a floor, those that are old and not set aside by a living group.
--- Returns how many went, how many were old, and where to go on.
+-- Deletes, of the next messages, those that are old, read by every living group and not set aside by one.
+-- From where on messages must stay is found by the same snapshot; it runs after retention was locked.
+-- Returns how many went, how many were old, where to go on, and from where on messages must stay.
 with alive as materialized (
     select o.consumer_group, o.uri
     from {offsets} o
     group by o.consumer_group, o.uri
     having max(o.updated_at) >= clock_timestamp() - make_interval(secs => :group_seconds::float8)
+), cursors as materialized (
+    select o.tick, o.position from {offsets} o join alive a using (consumer_group, uri)
+), floor as materialized (
+    select least(
+        (select min(t.lows[1]) from {ticks} t where t.tick > (select min(c.tick) from cursors c)),
+        (select min(greatest(r.lo, c.position + 1))
+         from cursors c
+         join {ticks} t on t.tick = c.tick
+         cross join lateral unnest(t.lows, t.highs) r (lo, hi)
+         where r.hi > c.position),
+        (select min(g.lo) from {gaps} g),
+        (select h.high + 1 from {head} h)
+    ) as position
 ), slice as materialized (
     select l.position, l.created_at < clock_timestamp() - make_interval(secs => :age::float8) as is_old
     from {log} l
-    where l.position > :after::bigint and l.position < :floor::bigint
+    where l.position > :after::bigint and l.position < (select f.position from floor f)
     order by l.position
     limit :limit::int
 ), gone as (
@@ -174,7 +229,8 @@ with alive as materialized (
       and l.position not in (select w.position from {aside} w join alive a using (consumer_group, uri))
     returning 1
 )
-select (select count(*) from gone), (select count(*) from slice where is_old), (select max(position) from slice)
+select (select count(*) from gone), (select count(*) from slice where is_old), (select max(position) from slice),
+       (select f.position from floor f)
 
 -- name: delete_ticks
 -- Deletes ticks whose messages are all gone and that no cursor of a living group stands in.
