@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from faststream import AckPolicy
 from faststream.response import PublishCommand
 
 from faststream_outbox.broker._faststream import CallsCollection, PublisherUsecase
@@ -25,6 +26,7 @@ PATIENCE_SECONDS = 5.0
 HOLD_SECONDS = 1.0
 """How long a message in hand waits for a broker that has stopped, before it is given back."""
 PAUSE_SECONDS = 0.02
+_FORGETS = "AckPolicy.ACK deletes the message although publishing failed. Use NACK_ON_ERROR, the default"
 
 
 class Forwarding:
@@ -41,10 +43,10 @@ class Forwarding:
     def __bool__(self) -> bool:
         return bool(self._publishers)
 
-    def warn(self) -> None:
-        """Warn about publishers that may lose what they were given."""
+    def warn(self, policy: AckPolicy) -> None:
+        """Warn about publishers that may lose what they were given, and about a policy that does."""
         for handler, publisher in self._publishers:
-            problem = weakness(publisher)
+            problem = _FORGETS if policy is AckPolicy.ACK else weakness(publisher)
             if problem is not None:
                 warn_about_publisher(handler, problem)
 
@@ -83,6 +85,9 @@ def _is_open(publisher: PublisherUsecase) -> bool:
 def carry_id(cmd: PublishCommand, taken: Taken, group: str | None) -> None:
     """Send the id of the message that is forwarded along, unless the handler gave another."""
     message_id = str(taken.message_id)
+    if getattr(cmd, "extra_bodies", ()):
+        # Several messages made of one: under one id all but the first would look like repetitions.
+        return
     match family(cmd):
         case "rabbit":
             options: dict[str, Any] = getattr(cmd, "message_options", {})

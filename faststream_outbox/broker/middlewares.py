@@ -38,6 +38,13 @@ def claims_of(raw: object) -> list[Taken]:
     return [claim for claim in raw if isinstance(claim, Taken)] if isinstance(raw, list | tuple) else []
 
 
+def take_back_ack(raw: object, error: Exception) -> None:
+    """Let a message come again that its handler has acked, because what it returned could not be published."""
+    for claim in claims_of(raw):
+        if isinstance(claim.decision, Done):
+            claim.decision = Retry(error=error)
+
+
 def _take_back(claims: list[Taken], *, is_manual: bool) -> None:
     """Let those of a batch come again whose writes went with those of one that was not finished."""
     for claim in claims:
@@ -83,7 +90,11 @@ class OutboxMiddleware(BaseMiddleware):
             cmd.headers = {name: value for name, value in (self._inbound or {}).items() if name not in _OURS}
         if not isinstance(cmd, OutboxPublishCommand) and isinstance(self.msg, Taken):
             carry_id(cmd, self.msg, getattr(self._subscriber(), "group", None))
-        return await call_next(cmd)
+        try:
+            return await call_next(cmd)
+        except Exception as error:
+            take_back_ack(self.msg, error)
+            raise
 
     async def after_processed(
         self,
@@ -101,7 +112,8 @@ class OutboxMiddleware(BaseMiddleware):
             subscriber = self._subscriber()
             if subscriber is not None and not subscriber.can_forward:
                 for claim in claims:
-                    claim.decide(RELEASE)
+                    if claim.decision is None or isinstance(claim.decision, Retry):
+                        claim.decision = RELEASE
         if self._session is not None:
             is_done = exc_val is None or isinstance(exc_val, AckMessage)
             await self._end_transaction(claims, is_done=is_done)

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from faststream_outbox.broker.middlewares import take_back_ack
 from faststream_outbox.broker.response import OutboxResponse
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]
         for middleware in reversed(list(config.broker_middlewares)):
             scope = middleware(None, context=config.context).publish_scope
             publish = functools.partial(scope, publish)
-        await publish(response.as_publish_command())
+        try:
+            await publish(response.as_publish_command())
+        except Exception as error:
+            take_back_ack(getattr(message, "raw_message", None), error)
+            raise
         response.is_published = True
 
     def decorate(call: Call) -> Call:

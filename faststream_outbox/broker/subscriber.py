@@ -132,7 +132,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             return
         if not self._outer_config.in_memory:
             self._forwarding = Forwarding(self.calls)
-            self._forwarding.warn()
+            self._forwarding.warn(self.ack_policy)
         if self.can_forward:
             await self.worker.start()
         else:

@@ -74,6 +74,13 @@ class NatsServer:
         finally:
             await client.close()
 
+    async def delete_stream(self, name: str) -> None:
+        client = await nats.connect(self.url)
+        try:
+            await client.jetstream().delete_stream(name)
+        finally:
+            await client.close()
+
 
 async def _message(context: JetStreamContext, stream: str, number: int) -> tuple[bytes, dict[str, str]]:
     found = await context.get_msg(stream, number)

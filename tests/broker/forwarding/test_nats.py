@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from faststream import BaseMiddleware, FastStream
+from faststream import AckPolicy, BaseMiddleware, FastStream
 from faststream.nats import NatsBroker, NatsPublishCommand, NatsResponse
 from faststream.response import PublishCommand
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
 from tests.broker.forwarding.nats_server import NatsServer
@@ -168,3 +169,27 @@ async def test_a_topic_is_not_read_before_the_other_broker_runs(
     assert stage.seen == [1, 2, 3]
     await stage.broker.stop()
     assert not await stage.aside()
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_message_that_its_handler_acked_waits_until_its_result_is_published(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer, transactional: bool
+) -> None:
+    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @shop.broker.subscriber(
+        "orders", retry_strategy=SOON, ack_policy=AckPolicy.MANUAL, transactional=transactional, max_workers=2
+    )
+    async def hand_over(number: int, msg: OutboxMessage) -> int:
+        await msg.ack()
+        return number
+
+    async def has_failed() -> Any:
+        return await shop.sql(f"select 1 from {shop.outbox.name} where attempts_count > 0")
+
+    async with FastStream(shop.broker, nats, logger=None):
+        await nats_server.delete_stream("shop")
+        await shop.publish(1)
+        await eventually(has_failed, timeout=30)
+        await nats_server.make_stream("shop", "shop.orders")
+        await is_stored(nats_server, 1)
+        await shop.becomes()

@@ -71,6 +71,16 @@ async def publish_one(shop: EffectsShop) -> str:
     return str(row["message_id"])
 
 
+async def first_order(address: str) -> Any:
+    """A message of Kafka's topic."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "test"})
+    consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
+    try:
+        return await eventually(lambda: consumer.poll(0.1), timeout=PATIENCE)
+    finally:
+        consumer.close()
+
+
 async def test_redis_stream_has_the_message_under_its_id(shop: EffectsShop, redis_port: int) -> None:
     redis = RedisBroker(f"redis://127.0.0.1:{redis_port}", logger=None)
     forward(shop, redis.publisher(stream="orders"))
@@ -90,12 +100,24 @@ async def test_kafka_has_the_message_under_its_id(shop: EffectsShop, kafka_addre
     message_id = await publish_one(shop)
     async with FastStream(shop.broker, kafka, logger=None):
         await shop.becomes()
-    consumer = Consumer({"bootstrap.servers": kafka_address, "group.id": "test"})
-    consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
-    found = await eventually(lambda: consumer.poll(0.1), timeout=PATIENCE)
-    consumer.close()
+    found = await first_order(kafka_address)
     assert found.value() == b"1"
     assert dict(found.headers())["message_id"] == message_id.encode()
+
+
+async def test_messages_that_a_handler_made_of_one_have_no_id_of_it(shop: EffectsShop, kafka_address: str) -> None:
+    kafka = KafkaBroker(kafka_address, acks="all", logger=None)
+
+    @kafka.publisher("orders", batch=True)
+    @shop.broker.subscriber("orders", retry_strategy=SOON)
+    async def hand_over(number: int) -> list[int]:
+        return [number, number + 1]
+
+    await shop.publish(1)
+    async with FastStream(shop.broker, kafka, logger=None):
+        await shop.becomes()
+    found = await first_order(kafka_address)
+    assert "message_id" not in dict(found.headers())
 
 
 async def test_rabbit_message_without_a_queue_waits_in_the_outbox(shop: EffectsShop, amqp: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from faststream import AckPolicy
 from faststream.confluent import KafkaBroker as ConfluentBroker
 from faststream.kafka import KafkaBroker
 from faststream.nats import JStream, NatsBroker, NatsRouter
@@ -78,6 +79,16 @@ async def test_a_publisher_that_waits_is_fine(shop: EffectsShop, name: str) -> N
     forward(shop.broker, KEEPING[name]())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        await shop.broker.start()
+
+
+async def test_a_policy_that_forgets_failures_is_named(shop: EffectsShop) -> None:
+    @KEEPING["JetStream"]()
+    @shop.broker.subscriber("orders", ack_policy=AckPolicy.ACK)
+    async def hand_over(number: int) -> int:
+        return number
+
+    with pytest.warns(OutboxWarning, match=r"AckPolicy\.ACK deletes the message although publishing failed"):
         await shop.broker.start()
 
 
