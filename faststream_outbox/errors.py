@@ -51,4 +51,4 @@ class ConnectionUnusable(OutboxError, RuntimeError):
 
 
 class OutboxWarning(UserWarning):
-    """A combination of options that works but is seldom meant."""
+    """Something that works but is seldom meant."""

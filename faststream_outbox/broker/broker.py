@@ -42,6 +42,7 @@ from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
 from faststream_outbox.broker.topic import check_log_tables
+from faststream_outbox.broker.warn import NO_DEAD_LETTERS, users_line, warn
 from faststream_outbox.events import recorder
 from faststream_outbox.log.client import LogClient
 from faststream_outbox.outcomes.failure import Renderer
@@ -64,7 +65,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         engine: AsyncEngine | str | URL | None = None,
         *,
         outbox_table: Table,
-        dlq_table: Table | None = None,
+        dlq_table: Table | None = EMPTY,
         log_tables: LogTables | None = None,
         notify: NotifyMode = "after_commit",
         listen: bool = True,
@@ -98,6 +99,8 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
         check_policy(ack_policy)
+        self._unsaid_at = users_line() if dlq_table is EMPTY else None
+        dlq_table = None if dlq_table is EMPTY else dlq_table
         check_tables(outbox_table, dlq_table)
         check_log(log_tables)
         used, owns_engine = given_engine(engine)
@@ -188,7 +191,17 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         """Consume with every subscriber, unless already running."""
         await self.connect()
         if not self.running:
+            self._warn_about_dead_letters()
             await super().start()
+
+    def _warn_about_dead_letters(self) -> None:
+        reads_queues = any(
+            getattr(subscriber, "group", None) is None and subscriber.calls for subscriber in self.subscribers
+        )
+        if self._unsaid_at is not None and reads_queues:
+            # At the line where the answer belongs, and not at the one that starts, which may be FastStream's.
+            warn(NO_DEAD_LETTERS, self._unsaid_at)
+            self._unsaid_at = None
 
     @override
     async def stop(

@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,38 @@ from faststream_outbox.queue.options import WorkerOptions
 _OURS = tuple(f"{home}{os.sep}" for home in (Path(__file__).parents[1], Path(faststream.__file__).parent))
 
 
-def warn(message: str) -> None:
-    """Warn, pointing at the first frame outside of this package and of FastStream."""
-    level, frame = 1, sys._getframe()
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the user's, to point at later."""
+
+    filename: str
+    number: int
+    module: str
+    registry: dict[Any, Any]
+
+
+def users_line() -> Line:
+    """The line of the first frame outside of this package and of FastStream."""
+    frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-        level += 1
-    warnings.warn(message, OutboxWarning, stacklevel=level)
+    known = frame.f_globals
+    registry: dict[Any, Any] = known.setdefault("__warningregistry__", {})
+    return Line(frame.f_code.co_filename, frame.f_lineno, str(known.get("__name__", "")), registry)
+
+
+def warn(message: str, line: Line | None = None) -> None:
+    """Warn, pointing at the line given, or at the one that is running."""
+    at = line or users_line()
+    warnings.warn_explicit(
+        message, OutboxWarning, at.filename, at.number, module=at.module or None, registry=at.registry
+    )
+
+
+NO_DEAD_LETTERS = (
+    "The broker has no dlq_table: a message that fails for good is deleted, with what it said and why it failed. "
+    "Keep it with OutboxBroker(…, dlq_table=make_dlq_table(metadata)), or write dlq_table=None if it may go."
+)
 
 
 def warn_about_options(options: WorkerOptions, *, has_strategy: bool, policy: str, is_explicit: bool) -> None:

@@ -67,7 +67,7 @@ class OutboxRouter(StreamRouter[Any]):
         engine: AsyncEngine | str | URL | None = None,
         *,
         outbox_table: Table,
-        dlq_table: Table | None = None,
+        dlq_table: Table | None = EMPTY,
         log_tables: LogTables | None = None,
         notify: NotifyMode = "after_commit",
         listen: bool = True,

@@ -264,7 +264,7 @@ async def test_messages_of_a_batch_may_be_decided_one_by_one(stage: Stage) -> No
 async def test_without_a_table_for_dead_letters_a_reject_deletes(
     engine: AsyncEngine, table: Table, stage: Stage
 ) -> None:
-    stage.broker = OutboxBroker(engine, outbox_table=table, logger=None)
+    stage.broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
 
     @stage.broker.subscriber("orders")
     async def handle(body: int) -> None:

@@ -34,7 +34,7 @@ async def _served(broker: OutboxBroker) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 def broker(engine: AsyncEngine, table: Table) -> OutboxBroker:
-    return OutboxBroker(engine, outbox_table=table, logger=None, autocommit=True)
+    return OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None, autocommit=True)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_health_is_204_while_the_broker_works(broker: OutboxBroker, seen: 
 
 async def test_health_is_500_when_the_database_is_out_of_reach(table: Table) -> None:
     engine = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/none")
-    async with _served(OutboxBroker(engine, outbox_table=table, logger=None)) as client:
+    async with _served(OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)) as client:
         assert (await client.get("/health")).status_code == 500
     await engine.dispose()
 
@@ -97,14 +97,14 @@ async def test_trying_out_an_unknown_channel_is_404(broker: OutboxBroker, seen: 
 
 
 async def test_trying_out_for_real_without_autocommit_says_what_to_do(engine: AsyncEngine, table: Table) -> None:
-    async with _served(OutboxBroker(engine, outbox_table=table, logger=None)) as client:
+    async with _served(OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)) as client:
         answer = await client.post("/docs/try", json=_asked(1, real=True))
     assert answer.status_code == 500
     assert "autocommit=True" in answer.json()["details"]
 
 
 async def test_what_others_publish_while_something_is_tried_out_is_not_lost(engine: AsyncEngine, table: Table) -> None:
-    broker = OutboxBroker(engine, outbox_table=table, logger=None)
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     @broker.subscriber("orders")

@@ -148,7 +148,7 @@ async def test_dependencies_of_router_and_subscriber_run_for_each_message(
     async def of_subscriber() -> None:
         seen.append("subscriber")
 
-    router = OutboxRouter(engine, outbox_table=table, dependencies=[Depends(of_router)])
+    router = OutboxRouter(engine, outbox_table=table, dlq_table=None, dependencies=[Depends(of_router)])
     witness = Witness()
     router.broker.client.events.subscribe(witness)
 

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 async def broker(engine: AsyncEngine, table: Table) -> AsyncIterator[OutboxBroker]:
-    broker = OutboxBroker(engine, outbox_table=table, logger=None)
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
     yield broker
     await broker.stop()
 
@@ -94,7 +94,7 @@ async def test_engine_stays_open_after_a_stop(broker: OutboxBroker, engine: Asyn
 async def test_stop_leaves_no_connection_of_its_own(database_url: URL, table: Table, sync_engine: Engine) -> None:
     named = {"application_name": "stopped_broker"}
     engine = create_async_engine(database_url, connect_args={"server_settings": named}, pool_size=5)
-    broker = OutboxBroker(engine, outbox_table=table, logger=None)
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
 
     @broker.subscriber("orders")
     async def handle(body: int) -> None: ...
@@ -127,7 +127,7 @@ async def test_ping_says_no_when_a_loop_is_dead(broker: OutboxBroker, seen: Seen
 
 async def test_ping_says_no_when_the_database_is_out_of_reach(table: Table) -> None:
     engine = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/none")
-    assert not await OutboxBroker(engine, outbox_table=table, logger=None).ping(timeout=5)
+    assert not await OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None).ping(timeout=5)
     await engine.dispose()
 
 
@@ -140,7 +140,7 @@ async def test_application_runs_two_outbox_brokers(
     engine: AsyncEngine, broker: OutboxBroker, seen: Seen, sync_engine: Engine
 ) -> None:
     with existing(make_outbox_table(MetaData(), table_name="second_outbox"), sync_engine) as second_table:
-        second = OutboxBroker(engine, outbox_table=second_table, logger=None)
+        second = OutboxBroker(engine, outbox_table=second_table, dlq_table=None, logger=None)
 
         @second.subscriber("orders")
         async def handle(body: Any) -> None:
@@ -160,7 +160,7 @@ async def test_application_runs_two_outbox_brokers(
 async def test_each_driver_carries_a_message_through_a_transactional_handler(
     driver_engine: AsyncEngine, table: Table
 ) -> None:
-    broker = OutboxBroker(driver_engine, outbox_table=table, logger=None)
+    broker = OutboxBroker(driver_engine, outbox_table=table, dlq_table=None, logger=None)
     seen = Seen()
 
     @broker.subscriber("orders", transactional=True)
@@ -186,7 +186,7 @@ async def test_publishing_without_a_session_is_refused_and_says_what_to_do(broke
 
 
 async def test_autocommit_publishes_in_a_transaction_of_its_own(engine: AsyncEngine, table: Table) -> None:
-    broker = OutboxBroker(engine, outbox_table=table, autocommit=True, logger=None)
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, autocommit=True, logger=None)
     await broker.publish(1, "orders")
     async with AsyncSession(engine) as session:
         assert len(await broker.fetch_unprocessed(session=session)) == 1

@@ -67,7 +67,7 @@ async def broker(
         meter_provider=MeterProvider(metric_readers=[reader]),
         include_messages_counters=True,
     )
-    broker = OutboxBroker(engine, outbox_table=table, middlewares=[middleware])
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, middlewares=[middleware])
     yield broker
     await broker.stop()
 

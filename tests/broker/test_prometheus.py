@@ -172,7 +172,7 @@ async def test_custom_labels_may_look_at_the_message(
         app_name="shop",
         custom_labels={"tenant": lambda claim: claim.headers["tenant"] if claim is not None else "", "zone": "eu"},
     )
-    broker = OutboxBroker(engine, outbox_table=table, middlewares=[middleware])
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, middlewares=[middleware])
     witness = Witness()
     broker.client.events.subscribe(witness)
 

@@ -92,7 +92,7 @@ async def test_a_repeated_message_is_stored_once(
     engine: Any, table: Any, shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
 ) -> None:
     LosesAnswers.answers_to_lose = 1
-    shop.broker = OutboxBroker(engine, outbox_table=table, middlewares=[LosesAnswers], logger=None)
+    shop.broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, middlewares=[LosesAnswers], logger=None)
     forward(shop.broker, nats)
     await shop.publish(1)
     async with FastStream(shop.broker, nats, logger=None):

@@ -93,7 +93,7 @@ async def test_a_policy_that_forgets_failures_is_named(shop: EffectsShop) -> Non
 
 
 async def test_a_publisher_of_this_or_another_outbox_is_fine(shop: EffectsShop) -> None:
-    other = OutboxBroker(shop.engine, outbox_table=shop.outbox, logger=None)
+    other = OutboxBroker(shop.engine, outbox_table=shop.outbox, dlq_table=None, logger=None)
     forward(shop.broker, other.publisher("letters"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

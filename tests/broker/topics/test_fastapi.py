@@ -56,7 +56,9 @@ def served(request: pytest.FixtureRequest, stage: Stage) -> tuple[OutboxBroker, 
     """The broker and the application, not yet started."""
     app = FastAPI()
     if request.param == "OutboxRouter":
-        router = OutboxRouter(stage.engine, outbox_table=stage.table, log_tables=stage.log_tables, logger=None)
+        router = OutboxRouter(
+            stage.engine, outbox_table=stage.table, dlq_table=None, log_tables=stage.log_tables, logger=None
+        )
         router.include_router(_handlers(stage))
         app.include_router(router)
         return router.broker, app
@@ -90,7 +92,9 @@ async def test_handlers_run_under_the_test_broker(served: tuple[OutboxBroker, An
 
 @pytest.fixture
 def router(stage: Stage) -> OutboxRouter:
-    return OutboxRouter(stage.engine, outbox_table=stage.table, log_tables=stage.log_tables, logger=None)
+    return OutboxRouter(
+        stage.engine, outbox_table=stage.table, dlq_table=None, log_tables=stage.log_tables, logger=None
+    )
 
 
 async def test_handler_registered_on_the_router_itself(router: OutboxRouter, stage: Stage) -> None:

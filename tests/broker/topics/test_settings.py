@@ -43,7 +43,7 @@ async def test_tables_may_live_in_a_schema(engine: AsyncEngine, schema: str) -> 
     outbox_table, log_tables = make_outbox_table(metadata), make_log_tables(metadata, "outbox_log")
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
-    broker = OutboxBroker(engine, outbox_table=outbox_table, log_tables=log_tables, logger=None)
+    broker = OutboxBroker(engine, outbox_table=outbox_table, dlq_table=None, log_tables=log_tables, logger=None)
     seen: list[int] = []
 
     @broker.subscriber(topic="orders", group="billing", transactional=True)
