@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
-PATIENCE = 5.0
+PATIENCE = 3.0
 """Seconds that work which must not be interrupted may still take after a cancellation."""
 
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.handling import Handling
 from faststream_outbox.log.message import OutboxMessage, checked
@@ -56,6 +58,10 @@ class UnleasedHandling(Handling):
 
     async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
         """Nothing to write."""
+
+    async def commit(self, session: AsyncSession) -> None:
+        """Commit; no answer can be lost."""
+        await session.commit()
 
 
 def readers(subscribers: Iterable["OutboxSubscriber"]) -> list["OutboxSubscriber"]:

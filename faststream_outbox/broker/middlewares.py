@@ -23,6 +23,7 @@ from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox.log.message import EVENT_ID
 from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, Done, Retry
+from faststream_outbox.service import unbroken
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.subscriber import OutboxSubscriber
@@ -137,15 +138,16 @@ class OutboxMiddleware(BaseMiddleware):
                 return
             try:
                 await subscriber.settle_within(session, claims)
-                await session.commit()
+                await unbroken(subscriber.commit(session, claims))
             except BaseException as error:
+                if all(claim.decision is SETTLED for claim in claims):
+                    # Cancelled just when it had committed.
+                    raise
                 # Whatever was decided did not come about: a failed attempt.
                 for claim in claims:
                     claim.error = error
                     claim.decision = Retry(error=error)
                 await session.rollback()
                 raise
-            for claim in claims:
-                claim.decision = SETTLED
         finally:
             await session.close()

@@ -38,7 +38,7 @@ from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.slots import checked_group, checked_uri
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
-from faststream_outbox.outcomes.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome
+from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.worker import Worker
@@ -254,6 +254,16 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             )
         elif of_topic[0].handling is not None:
             await of_topic[0].handling.settle_within(session, of_topic)
+
+    async def commit(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
+        """Commit a handler's own transaction; raises only if that has not come about."""
+        handling = next((claim.handling for claim in claims if isinstance(claim, Delivery)), None)
+        if handling is None:
+            await self._outer_config.client.commit(session, *(claim for claim in claims if isinstance(claim, Claim)))
+        else:
+            await handling.commit(session)
+        for claim in claims:
+            claim.decision = SETTLED
 
     def _make_response_publisher(self, message: StreamMessage[Any]) -> Iterable[OutboxResponsePublisher]:
         reply_to = message.headers.get(REPLY_TO)

@@ -20,6 +20,7 @@ from faststream_outbox.events.journal import keep_journal
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.sequencer import Sequencer, Ticker
+from faststream_outbox.log.settling import Settling
 from faststream_outbox.log.spans import BEGINNING, Cursor
 from faststream_outbox.log.timeline import Timeline
 from faststream_outbox.outcomes.outcome import Dead, Outcome, Retry
@@ -137,7 +138,7 @@ class LogClient:
         """Messages of this process were committed."""
         self.ticker.poke()
 
-    def tell(self, reader: Reader, ended: Sequence[tuple[Delivery, Outcome, float]]) -> None:
+    def tell(self, reader: Settling, ended: Sequence[tuple[Delivery, Outcome, float]]) -> None:
         """Tell what became of messages, now that it is written."""
         events = self.events
         for delivery, outcome, duration in ended:

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from faststream_outbox.events import table as told
+from faststream_outbox.log.batch import Batch
 from faststream_outbox.log.handling import Handling
-from faststream_outbox.log.reader import Batch, Reader
+from faststream_outbox.log.reader import Reader
 from faststream_outbox.service import PATIENCE, Service, pause_after, unbroken
 
 HandleBatch = Callable[[Handling], Awaitable[None]]

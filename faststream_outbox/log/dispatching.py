@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from faststream_outbox.log.batch import Ended
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.message import OutboxMessage
-from faststream_outbox.log.reader import Ended
 from faststream_outbox.outcomes.outcome import DONE, Dead, Outcome, Retry
 
 Subscriber = Callable[[OutboxMessage], Awaitable[object]]

@@ -11,13 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from faststream_outbox.events import table as told
+from faststream_outbox.log.batch import Batch
 from faststream_outbox.log.blocked import DEFERRED, PARKED, RETRY, Aside
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.reader import Batch, Reader
+from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.failure import described
-from faststream_outbox.outcomes.outcome import DONE, Dead, Done, Outcome, Release, Retry, Settled, resolved
+from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Done, Outcome, Release, Retry, Settled, resolved
 from faststream_outbox.service import unbroken
 from faststream_outbox.sql.through import AnySession
 
@@ -130,7 +133,11 @@ class Handling:
             try:
                 outcomes = await call(ready)
             except asyncio.CancelledError:
-                await self.finish(is_whole=False, release=release)
+                if all(isinstance(delivery.decision, Settled) for delivery in ready):
+                    self._end_all(ready, [SETTLED] * len(ready), perf_counter() - began)
+                    await self.committed(self.batch.end)
+                else:
+                    await self.finish(is_whole=False, release=release)
                 raise
             except Exception as error:  # noqa: BLE001 - a failed attempt, kept with each message
                 outcomes = [Retry(error=error)] * len(ready)
@@ -139,8 +146,7 @@ class Handling:
             return
         duration = perf_counter() - began
         if any(isinstance(outcome, Settled) for outcome in outcomes):
-            for delivery, outcome in zip(ready, outcomes, strict=True):
-                self.end(delivery, outcome, duration)
+            self._end_all(ready, outcomes, duration)
             await self.committed(self.batch.end)
             return
         for delivery, outcome in zip(ready, outcomes, strict=True):
@@ -149,6 +155,10 @@ class Handling:
             else:
                 self.end(delivery, outcome, duration)
         await self.finish(is_whole=True, release=release)
+
+    def _end_all(self, deliveries: Sequence[Delivery], outcomes: Sequence[Outcome], duration: float) -> None:
+        for delivery, outcome in zip(deliveries, outcomes, strict=True):
+            self.end(delivery, outcome, duration)
 
     def begin_again(self) -> None:
         """Forget what became of messages and was not written: their transaction has been rolled back."""
@@ -198,6 +208,11 @@ class Handling:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if self.reader.is_stopping or (task is not None and task.cancelling()):
+                if isinstance(delivery.decision, Settled):
+                    # Its transaction had just committed.
+                    self.end(delivery, delivery.decision, perf_counter() - began)
+                    await self.committed(delivery.cursor)
+                    self.reached = delivery.cursor
                 raise
             outcome = Retry(error=error)
         except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the message
@@ -215,6 +230,10 @@ class Handling:
         # Not noted in the batch: the commit may yet fail.
         done = [delivery.position for delivery in deliveries]
         await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+
+    async def commit(self, session: AsyncSession) -> None:
+        """Commit the transaction that `settle_within` wrote in, or raise."""
+        await self.reader.commit(session)
 
     async def committed(self, reached: Cursor) -> None:
         """Take note of a transaction that has committed, whatever is cancelled meanwhile."""

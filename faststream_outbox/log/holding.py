@@ -254,7 +254,8 @@ def leases(spans: Iterable[Span]) -> dict[str, Any]:
 
 
 def moves(spans: Iterable[Span], *, again: bool) -> dict[str, Any]:
-    """Cursors as parameters of `advance` and `move`: each is moved only from where it is known to stand.
+    """Cursors as parameters of `advance` and `move`: each is moved only from where it is known to stand, to a tick
+    that is the one that was read.
 
     `again` if it may stand there already, because the answer to an earlier try was lost.
     """
@@ -263,6 +264,7 @@ def moves(spans: Iterable[Span], *, again: bool) -> dict[str, Any]:
         **leases(held),
         "ticks": [span.cursor.tick for span in held],
         "positions": [span.cursor.position for span in held],
+        "stamps": [span.stamp for span in held],
         "from_ticks": [span.known.tick for span in held],
         "from_positions": [span.known.position for span in held],
         "again": again,

@@ -8,6 +8,7 @@ come equally far, so there are about as many rows as members, however many slots
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -34,6 +35,8 @@ class Span:
     epoch: int
     written: Cursor | None = None
     """Where the database has the cursor, if that is elsewhere."""
+    stamp: datetime | None = None
+    """When the cursor's tick was made, as it was read: another tick may have its number on a server that was behind."""
 
     @property
     def known(self) -> Cursor:
@@ -49,9 +52,9 @@ class Span:
         """Whether one of these slots is in it."""
         return any(self.lo <= slot <= self.hi for slot in slots)
 
-    def at(self, cursor: Cursor) -> "Span":
-        """The same slots, read up to another place."""
-        return replace(self, cursor=cursor, written=self.known)
+    def at(self, cursor: Cursor, stamp: datetime | None) -> "Span":
+        """The same slots, read up to another place, in a tick of this stamp."""
+        return replace(self, cursor=cursor, written=self.known, stamp=stamp)
 
     def settled(self) -> "Span":
         """The same, now that its cursor is written."""

@@ -7,7 +7,7 @@ of ranges of positions in that order; it ends where a cursor may stand. Used by 
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from faststream_outbox.log.spans import Cursor
@@ -41,11 +41,13 @@ class Window:
     los: list[int]
     his: list[int]
     end: Cursor
+    stamps: dict[int, datetime]
+    """When each of the ticks was made: what they are known by, beside their numbers."""
 
 
 def window(ticks: Iterable[Tick], after: Cursor, size: int, until: Cursor | None = None) -> Window | None:
     """The next `size` positions after a cursor, but not beyond `until`; None if there are none."""
-    found = Window([], [], [], after)
+    found = Window([], [], [], after, {})
     end = after
     left = size
     for tick in ticks:
@@ -60,11 +62,12 @@ def window(ticks: Iterable[Tick], after: Cursor, size: int, until: Cursor | None
             found.ticks.append(tick.number)
             found.los.append(lo)
             found.his.append(taken)
+            found.stamps[tick.number] = tick.at
             left -= taken - lo + 1
             end = Cursor(tick.number, taken)
         if left <= 0 or (until is not None and tick.number >= until.tick):
             break
-    return Window(found.ticks, found.los, found.his, end) if found.los else None
+    return replace(found, end=end) if found.los else None
 
 
 class Timeline:

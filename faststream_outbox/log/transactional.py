@@ -15,6 +15,7 @@ from faststream_outbox.log.handling import Handling, is_transient
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.outcome import DONE, Retry
+from faststream_outbox.service import unbroken
 
 TransactionalSubscriber = Callable[[OutboxMessage, AsyncSession], Awaitable[object]]
 
@@ -55,6 +56,7 @@ async def _together(handling: Handling, deliveries: Sequence[Delivery], subscrib
     reader, batch = handling.reader, handling.batch
     handling.begin_again()
     reached: Cursor | None = None
+    # A handler that ends the transaction itself is refused by the inner of the two.
     async with reader.client.open_session() as session, session.begin():
         try:
             await session.connection()
@@ -71,8 +73,13 @@ async def _together(handling: Handling, deliveries: Sequence[Delivery], subscrib
         if reached is None:
             return
         await reader.settle_within(session, batch, reached, batch.done)
-    handling.reached = reached
+        handling.reached = await unbroken(_commit(handling, session, reached))
+
+
+async def _commit(handling: Handling, session: AsyncSession, reached: Cursor) -> Cursor:
+    await handling.reader.commit(session)
     await handling.committed(reached)
+    return reached
 
 
 async def _one(

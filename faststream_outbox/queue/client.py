@@ -34,6 +34,7 @@ from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.through import AnySession, Rows, through
 from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
+from faststream_outbox.uncertain import Fate, commit
 from faststream_outbox.wakeup import NotifyMode
 from faststream_outbox.wakeup.hint import Hint
 from faststream_outbox.wakeup.listener import Listener, listening
@@ -203,6 +204,27 @@ class OutboxClient:
         async with self.engine.begin() as connection:
             opened = await through(connection, self.table, self.dlq_table)
             return await opened.fetch(opened.sql("control", name), values)
+
+    async def commit(self, session: AsyncSession, *claims: Claim) -> None:
+        """Commit a transaction that these were finished in; raises only if that has not come about."""
+
+        async def ask() -> Fate:
+            values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
+            rows = await self._settle_wire.fetch(statements("settle", self.names)["renew"], values)
+            if not rows:
+                # Whoever may have taken them since has finished them too: the lease stood when they were finished here.
+                return Fate.COMMITTED
+            return Fate.ROLLED_BACK if all(row[1] for row in rows) else Fate.OPEN
+
+        def tell(error: BaseException) -> None:
+            self.events.emit(told.ConnectionLost("commit", error))
+
+        try:
+            await commit(session, ask, tell)
+        except BaseException:
+            for claim in claims:
+                claim.is_handed_over = False
+            raise
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""

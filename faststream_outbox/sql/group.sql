@@ -113,21 +113,30 @@ select lo from ours
 
 -- name: advance
 -- Moves cursors that are ours, and with them puts messages aside; what is not ours is left alone.
--- So is a cursor that does not stand where it is known to: an earlier try was committed and its answer was lost, or the
--- database is a backup.
-with moved as (
+-- So is a cursor that does not stand where it is known to, or whose tick is not the one that was read: the database is
+-- a backup, or a standby that was behind. One that stands there already was moved by an earlier try, whose answer was
+-- lost, and what that try put aside was put aside with it.
+with mine as materialized (
+    select o.lo, o.hi, a.tick, a.position, (o.tick, o.position) = (a.from_tick, a.from_position) as is_first
+    from {offsets} o
+    join unnest(:los::smallint[], :epochs::bigint[], :ticks::bigint[], :positions::bigint[], :stamps::timestamptz[],
+                :from_ticks::bigint[], :from_positions::bigint[])
+         a (lo, epoch, tick, position, stamp, from_tick, from_position)
+      on o.lo = a.lo and o.epoch = a.epoch
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+      and ((o.tick, o.position) = (a.from_tick, a.from_position)
+           or (:again::boolean and (o.tick, o.position) = (a.tick, a.position)))
+      and (a.tick = a.from_tick or a.stamp = (select t.at from {ticks} t where t.tick = a.tick))
+    for update of o
+), moved as (
     update {offsets} o
-    set tick = a.tick, position = a.position, updated_at = clock_timestamp(),
+    set tick = m.tick, position = m.position, updated_at = clock_timestamp(),
         owner = case when :release::boolean then null else o.owner end,
         until = case when :release::boolean then null
                      else clock_timestamp() + make_interval(secs => :ttl::float8) end
-    from unnest(:los::smallint[], :epochs::bigint[], :ticks::bigint[], :positions::bigint[], :from_ticks::bigint[],
-                :from_positions::bigint[]) a (lo, epoch, tick, position, from_tick, from_position)
-    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo and o.epoch = a.epoch
-      and o.owner = :me::uuid
-      and ((o.tick, o.position) = (a.from_tick, a.from_position)
-           or (:again::boolean and (o.tick, o.position) = (a.tick, a.position)))
-    returning o.lo, o.hi
+    from mine m
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = m.lo
+    returning o.lo
 ), aside as (
     insert into {aside} (consumer_group, uri, position, tick, slot, key, state, attempts, due, first_attempt_at,
                          error_type, error_message, traceback)
@@ -138,7 +147,7 @@ with moved as (
                 :aside_states::text[], :aside_attempts::int[], :aside_delays::float8[], :aside_types::text[],
                 :aside_messages::text[], :aside_tracebacks::text[])
          s (position, tick, slot, key, state, attempts, delay, error_type, error_message, traceback)
-    join moved m on s.slot between m.lo and m.hi
+    join mine m on m.is_first and s.slot between m.lo and m.hi
     on conflict (consumer_group, uri, position) do nothing
 )
 select m.lo from moved m
@@ -148,12 +157,14 @@ select m.lo from moved m
 with a as materialized (
     select o.lo, u.tick, u.position
     from {offsets} o
-    join unnest(:los::smallint[], :epochs::bigint[], :ticks::bigint[], :positions::bigint[], :from_ticks::bigint[],
-                :from_positions::bigint[]) u (lo, epoch, tick, position, from_tick, from_position)
+    join unnest(:los::smallint[], :epochs::bigint[], :ticks::bigint[], :positions::bigint[], :stamps::timestamptz[],
+                :from_ticks::bigint[], :from_positions::bigint[])
+         u (lo, epoch, tick, position, stamp, from_tick, from_position)
       on o.lo = u.lo and o.epoch = u.epoch
     where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
       and ((o.tick, o.position) = (u.from_tick, u.from_position)
            or (:again::boolean and (o.tick, o.position) = (u.tick, u.position)))
+      and (u.tick = u.from_tick or u.stamp = (select t.at from {ticks} t where t.tick = u.tick))
     for update of o skip locked
 )
 update {offsets} o
@@ -163,6 +174,26 @@ set tick = a.tick, position = a.position, updated_at = clock_timestamp(),
 from a
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo
 returning o.lo
+
+-- name: standing
+-- Where cursors stand and under which lease, and whether each could be locked: what a transaction still holds may yet
+-- end either way. The locks last until the messages that were set aside have been looked at too.
+with free as materialized (
+    select o.lo, o.tick, o.position, o.epoch, o.owner
+    from {offsets} o
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = any (:los::smallint[])
+    for update skip locked
+)
+select o.lo, f.tick, f.position, f.epoch, f.owner, f.lo is not null
+from {offsets} o
+left join free f on f.lo = o.lo
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = any (:los::smallint[])
+
+-- name: still_aside
+-- Which of these messages are set aside, and how often they have failed.
+select a.position, a.state, a.attempts
+from {aside} a
+where a.consumer_group = :group::text and a.uri = :uri::text and a.position = any (:positions::bigint[])
 
 -- name: release_all
 -- Gives back whatever a member holds, also what it does not know of.

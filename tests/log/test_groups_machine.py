@@ -14,9 +14,10 @@ from sqlalchemy.pool import NullPool
 
 from faststream_outbox.events import Events
 from faststream_outbox.log import Cursor, Outbox
+from faststream_outbox.log.batch import Batch
 from faststream_outbox.log.holding import Group
 from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.reader import Batch, Reader
+from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.slots import partition
 
 MEMBERS = 4

@@ -335,3 +335,21 @@ async def test_consumer_goes_on_after_transient_errors_of_its_handler(rig: LogRi
 
 class _Conflict(Exception):
     sqlstate = "40001"
+
+
+@pytest.mark.usefixtures("effects")
+@pytest.mark.parametrize("ending", ["rollback"])
+async def test_handler_that_ends_the_transaction_itself_fails_alone(rig: LogRig, ending: str) -> None:
+    """What its neighbours in the batch have written is neither lost nor committed apart from the cursor."""
+    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
+    for number in (1, 2, 3):
+        await rig.put(f"k{number}", number)
+
+    async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+        await write(session, message.payload)
+        if message.payload == 2:
+            await getattr(session, ending)()
+
+    await drain(outbox, handle, "g", transactional=True)
+    assert [n for n in await written(rig) if n != 2] == [1, 3]
+    assert [row["position"] for row in await rig.asides()] == [2]

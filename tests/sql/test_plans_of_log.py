@@ -6,6 +6,7 @@ on the machine; asked as a long-lived connection would ask, with custom and with
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -29,6 +30,7 @@ ME = UUID("00000000-0000-4000-8000-00000000beef")
 WIRE = ("enable_seqscan", "enable_bitmapscan", "jit")
 GROUP = {"group": "g", "uri": ""}
 MIDDLE = MESSAGES // 2
+STAMP = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ class Million:
             f"from generate_series(1, {MESSAGES}) n"
         )
         self.execute(
-            f"insert into {{ticks}} (tick, lows, highs, count) select n, array[(n - 1) * {PER_TICK} + 1], "
-            f"array[n * {PER_TICK}], {PER_TICK} from generate_series(1, {MESSAGES // PER_TICK}) n"
+            f"insert into {{ticks}} (tick, lows, highs, count, at) select n, array[(n - 1) * {PER_TICK} + 1], "
+            f"array[n * {PER_TICK}], {PER_TICK}, '{STAMP}' from generate_series(1, {MESSAGES // PER_TICK}) n"
         )
         self.execute(
             f"insert into {{head}} (one, high, tick, drawn) values (true, {MESSAGES}, {MESSAGES // PER_TICK}, 0)"
@@ -206,13 +208,13 @@ def cursors() -> dict[str, Any]:
     return {
         **GROUP, "me": ME, "ttl": 15.0, "release": False, "los": los, "epochs": [1] * SPANS,
         "ticks": [value + 1 for value in same], "positions": [MIDDLE + 1000] * SPANS,
-        "from_ticks": same, "from_positions": [MIDDLE] * SPANS, "again": False,
+        "stamps": [STAMP] * SPANS, "from_ticks": same, "from_positions": [MIDDLE] * SPANS, "again": False,
     }  # fmt: skip
 
 
 def test_moving_cursors_walks_those_of_the_group(million: Million, mode: PlanMode) -> None:
     cost = million.cost("group", "move", cursors(), mode)
-    assert cost.scans == {"million_offsets_pkey"}
+    assert cost.scans == {"million_offsets_pkey", "million_ticks_pkey"}
     assert cost.walked <= 2 * SPANS * SPANS
     assert cost.buffers <= 25 * SPANS
 
@@ -232,9 +234,21 @@ def test_advancing_with_messages_set_aside_walks_no_others(million: Million, mod
         "aside_tracebacks": [None] * count,
     }
     cost = million.cost("group", "advance", {**cursors(), **asides}, mode)
-    assert cost.scans <= {"million_offsets_pkey"}
-    assert cost.walked <= 2 * SPANS * SPANS
+    assert cost.scans <= {"million_offsets_pkey", "million_ticks_pkey"}
+    assert cost.walked <= 3 * SPANS * SPANS
     assert cost.buffers <= 25 * SPANS + 30 * count
+
+
+def test_question_where_cursors_stand_walks_those_of_the_group(million: Million, mode: PlanMode) -> None:
+    cost = million.cost("group", "standing", cursors(), mode)
+    assert cost.scans == {"million_offsets_pkey"}
+    assert cost.walked <= 3 * SPANS * SPANS
+
+
+def test_question_which_messages_are_set_aside_walks_those_only(million: Million, mode: PlanMode) -> None:
+    cost = million.cost("group", "still_aside", {**GROUP, "positions": [*range(1, 51)]}, mode)
+    assert cost.scans == {"million_aside_pkey"}
+    assert cost.walked <= 50
 
 
 def test_blocked_keys_are_found_in_their_group(million: Million, mode: PlanMode) -> None:
