@@ -114,9 +114,11 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     def _session(self, cmd: OutboxPublishCommand) -> AnySession:
         """The transaction that a command belongs to; None if it may have one of its own."""
-        session = cmd.session
-        if session is None:
-            session = self._config.fd_config.context.get_local(SESSION)
+        of_handler = self._config.fd_config.context.get_local(SESSION)
+        session = of_handler if cmd.session is None else cmd.session
+        if cmd.may_commit and session is not of_handler:
+            # Dependencies of the handler have ended: what is written now would never be committed.
+            raise InvalidMessage(_ENDED_SESSION)
         if session is None and not (self._config.autocommit or cmd.may_commit):
             raise SessionRequired(_WITHOUT_SESSION)
         return session
@@ -197,6 +199,11 @@ def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
     return cmd.keys or [cmd.key] * count
 
 
+_ENDED_SESSION = (
+    "The session of this OutboxResponse may have ended with the dependencies of its handler. It is used while they are "
+    "open if the handler is an `async def` and the response has a queue or a topic of its own: queue=…. Else leave the "
+    "session out: the message is then published in the transaction of a transactional handler, or in one of its own."
+)
 _WITHOUT_SESSION = (
     "publish needs the session whose transaction the message belongs to: publish(body, queue=…, session=session). "
     "Only then do your data and the message commit together, or not at all. To publish in transactions of their "

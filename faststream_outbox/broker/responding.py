@@ -6,9 +6,10 @@ handler returns, inside of its dependencies, and its session is the one that the
 """
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from fast_depends.utils import is_coroutine_callable
 
 from faststream_outbox.broker.middlewares import take_back_ack
 from faststream_outbox.broker.response import OutboxResponse
@@ -38,7 +39,7 @@ def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]
         response.is_published = True
 
     def decorate(call: Call) -> Call:
-        if not inspect.iscoroutinefunction(call):
+        if not is_coroutine_callable(call):
             return call
 
         @functools.wraps(call)

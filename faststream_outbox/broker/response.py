@@ -72,7 +72,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         self.timeout = timeout
         self.is_response = False
         self.may_commit = False
-        """Whether, without a session, it may be written in a transaction of its own."""
+        """Whether, without a session, it may be written in a transaction of its own: what a handler returned."""
 
     @classmethod
     def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> "OutboxPublishCommand":
@@ -139,7 +139,8 @@ class OutboxResponse(Response):
             self.body,
             queue="" if self.is_published or self.topic is not None else self.queue,
             topic=None if self.is_published else self.topic,
-            session=self.session,
+            # It may have ended with the handler's dependencies.
+            session=None if self.is_published else self.session,
             headers=dict(self.headers),
             correlation_id=self.correlation_id,
             key=self.key,

@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import pytest
 from faststream import Depends
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox import ConstantRetry, OutboxResponse
+from faststream_outbox import ConstantRetry, NoRetry, OutboxResponse
 from faststream_outbox.annotations import OutboxSession
 from tests.broker.effects import EffectsShop
 
@@ -80,3 +81,62 @@ async def test_response_is_published_and_also_given_to_decorators(shop: EffectsS
     await shop.broker.start()
     await shop.publish(1)
     await shop.becomes(messages={"returned": [b"1"], "decorated": [b"1"]})
+
+
+async def test_response_with_the_session_of_a_dependency_is_given_to_decorators_in_a_transaction_of_their_own(
+    shop: EffectsShop,
+) -> None:
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(shop.engine) as session, session.begin():
+            yield session
+
+    @shop.broker.publisher("decorated")
+    @shop.broker.subscriber("orders")
+    async def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+        return OutboxResponse(body, queue="returned", session=session)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(messages={"returned": [b"1"], "decorated": [b"1"]})
+
+
+async def test_response_of_a_handler_that_is_an_object_is_published_in_its_session(shop: EffectsShop) -> None:
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(shop.engine) as session, session.begin():
+            yield session
+
+    class Handler:
+        async def __call__(self, body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+            return OutboxResponse(body, queue="returned", session=session)
+
+    shop.broker.subscriber("orders")(Handler())
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(messages={"returned": [b"1"]})
+
+
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_response_whose_session_has_ended_is_refused(shop: EffectsShop, is_sync: bool) -> None:
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(shop.engine) as session, session.begin():
+            yield session
+
+    if is_sync:
+
+        @shop.broker.subscriber("orders", retry_strategy=NoRetry())
+        def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+            return OutboxResponse(body, queue="returned", session=session)
+
+    else:
+
+        @shop.broker.publisher("decorated")
+        @shop.broker.subscriber("orders", retry_strategy=NoRetry())
+        async def handle_without_a_queue(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+            return OutboxResponse(body, session=session)
+
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(dead=1)
+    (letter,) = await shop.sql(f"select error_message from {shop.dlq.name}")
+    assert "async def" in letter["error_message"]
+    assert "queue=" in letter["error_message"]
