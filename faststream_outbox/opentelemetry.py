@@ -78,7 +78,7 @@ class OutboxTelemetryMiddleware(TelemetryMiddleware[OutboxPublishCommand]):
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         meter: Meter | None = None,
-        include_messages_counters: bool = False,
+        include_messages_counters: bool = True,
     ) -> None:
         # FastStream asks for a provider with every message: all of them get the same one.
         provider = OutboxTelemetrySettingsProvider()

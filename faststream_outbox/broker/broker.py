@@ -36,7 +36,6 @@ from faststream_outbox.broker._faststream import (
 from faststream_outbox.broker.access_log import make_outbox_logger_state
 from faststream_outbox.broker.config import OutboxBrokerConfig, driver_annotations
 from faststream_outbox.broker.engine import given_engine
-from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.pausing import PausingMixin
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
@@ -130,7 +129,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             autocommit=autocommit,
             shared_client=client,
             on_terminal_failure=on_terminal_failure,
-            broker_middlewares=(OutboxMiddleware, *middlewares),
+            broker_middlewares=tuple(middlewares),
             broker_parser=parser,
             broker_decoder=decoder,
             broker_codec=codec,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from faststream import AckPolicy
 from faststream.exceptions import FeatureNotSupportedException, SetupError
 from faststream.message import StreamMessage
+from faststream.types import BrokerMiddleware
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker._faststream import (
@@ -27,6 +28,7 @@ from faststream_outbox.broker._faststream import (
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
 from faststream_outbox.broker.message import REPLY_TO, Taken
+from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
 from faststream_outbox.broker.publisher import OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
@@ -105,6 +107,11 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
     def queues(self) -> tuple[str, ...]:
         """The queues, with the prefixes of the routers around them."""
         return tuple(f"{self._outer_config.prefix}{queue}" for queue in self._queues)
+
+    @property
+    def _broker_middlewares(self) -> Sequence[BrokerMiddleware[Any, Any]]:
+        # Ours is not one of the broker's list, which is the application's to read and to change.
+        return (OutboxMiddleware, *super()._broker_middlewares)
 
     if not TYPE_CHECKING:
         # FastStream's overloads, which keep the handler's signature, must stay visible to type checkers.

@@ -34,7 +34,7 @@ from faststream_outbox.envelope import Envelope, checked_queue, checked_text
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
-from faststream_outbox.outcomes.outcome import UNDECIDED_OUTCOME, Outcome
+from faststream_outbox.outcomes.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome, Retry
 from faststream_outbox.overview import Unprocessed, as_unprocessed
 from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
 from faststream_outbox.queue.attempt import attempt, attempt_batch
@@ -286,6 +286,9 @@ class FakeProducer(OutboxProducer):
     async def _attempt(self, subscriber: OutboxSubscriber, rows: Sequence[MemoryRow]) -> None:
         """One attempt as the engine makes it, settled as the engine settles it; raises what the handler raised."""
         failures: list[BaseException] = []
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
         worker = subscriber.make_worker()
         claims = [self._client.lease(row, worker) for row in rows]
         worker.unsettled.update(claims)
@@ -293,6 +296,11 @@ class FakeProducer(OutboxProducer):
         async def handle(given: Any) -> Any:
             try:
                 await subscriber.process_message(given)
+            except asyncio.CancelledError as error:
+                # A worker would take it for a failure or a lost lease, and go on: the test must not.
+                failures.append(error)
+                given_up = RELEASE if task.cancelling() > before else Retry(error=error)
+                return [given_up] * len(claims) if subscriber.options.batch else given_up
             except ENDING:
                 raise
             except BaseException as error:  # noqa: BLE001 - raised again below, to the test
@@ -301,8 +309,6 @@ class FakeProducer(OutboxProducer):
             return decided if subscriber.options.batch else decided[0]
 
         worker.handle = handle
-        task = asyncio.current_task()
-        assert task is not None
         if subscriber.options.batch:
             outcomes = await attempt_batch(worker, claims, task)
         else:

@@ -137,3 +137,8 @@ def test_message_decides_by_the_same_calls() -> None:
 
 def test_batch_command_splits_bodies() -> None:
     assert BatchPublishCommand._parse_bodies([1, 2, 3], batch=True) == (1, (2, 3))
+
+
+def test_middlewares_of_a_subscriber_are_asked_for_by_the_name_that_ours_are_added_under() -> None:
+    assert isinstance(private.SubscriberUsecase._broker_middlewares, property)
+    assert "self._broker_middlewares" in inspect.getsource(private.SubscriberUsecase)
