@@ -1,11 +1,12 @@
 """Publishing to the log: rows in the caller's transaction, and a token to wait by.
 
 Never commits, flushes or rolls back. A taken event_id is found without an error of the database, so the
-caller's transaction stays usable whatever was chosen. Numbers are drawn by the INSERT itself, after the
-transaction has its xid: the sequencer's argument stands on that. Used by `Outbox` and by the broker.
+caller's transaction stays usable whatever was chosen, and a call that raises has published nothing.
+Numbers are drawn by the INSERT itself, after the transaction has its xid: the sequencer's argument stands
+on that. Used by `Outbox` and by the broker.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from hashlib import md5
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from faststream_outbox.errors import InvalidOption, OutboxError
 from faststream_outbox.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox.schema.log_tables import LogNames, LogTables
-from faststream_outbox.sql import Statement, statements
+from faststream_outbox.sql import Statement, Statements, statements
 from faststream_outbox.sql.through import AnySession, AnySyncSession, Rows, Through, through, through_sync
 from faststream_outbox.wakeup.after_commit import tell_after_commit
 from faststream_outbox.wakeup.hint import Hint
@@ -42,8 +43,17 @@ class Token:
     positions: tuple[int, ...]
 
 
-def _statement(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage]) -> tuple[Statement, dict[str, Any]]:
-    sql = statements("log", LogNames.of(tables, opened.schema_map))
+DIVISION_BY_ZERO = "22012"
+
+
+def _sql(opened: Through, tables: LogTables) -> Statements:
+    return statements("log", LogNames.of(tables, opened.schema_map))
+
+
+def _statement(
+    opened: Through, tables: LogTables, rows: Sequence[CheckedMessage], on_duplicate: OnDuplicate
+) -> tuple[Statement, dict[str, Any]]:
+    sql = _sql(opened, tables)
     if len(rows) == 1 and not tables.is_partitioned:
         row = rows[0]
         return sql["append_one"], {
@@ -54,7 +64,11 @@ def _statement(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage
             "metadata": row.metadata,
             "event_id": None if row.event_id is None else str(row.event_id),
         }
-    return sql["append_to_partitions" if tables.is_partitioned else "append"], {
+    name = "append_to_partitions" if tables.is_partitioned else "append"
+    if opened.is_autocommit and on_duplicate == "error":
+        # Nothing could be taken back afterwards.
+        name = "append_whole"
+    return sql[name], {
         "uris": [row.uri for row in rows],
         "slots": [row.slot for row in rows],
         "payloads": [row.payload for row in rows],
@@ -66,35 +80,59 @@ def _statement(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage
 
 def _locks(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage]) -> tuple[Statement, dict[str, Any]]:
     numbers = sorted({_lock_number(row.uri) for row in rows})
-    sql = statements("log", LogNames.of(tables, opened.schema_map))
-    return sql["lock_keys"], {"class": _KEY_CLASS, "numbers": numbers}
+    return _sql(opened, tables)["lock_keys"], {"class": _KEY_CLASS, "numbers": numbers}
 
 
 def _lock_number(uri: str) -> int:
     return int.from_bytes(md5(uri.encode(), usedforsecurity=False).digest()[:4], signed=True)
 
 
-def _token(rows: Sequence[CheckedMessage], written: Rows, on_duplicate: OnDuplicate) -> Token:
+def _problem(rows: Sequence[CheckedMessage], written: Rows, on_duplicate: OnDuplicate) -> OutboxError | None:
+    """Why what was written cannot stay, if it cannot."""
     behind = [row[0] for row in written if row[0] <= (row[2] or 0)]
     unnamed = sum(row.event_id is None for row in rows) - sum(row[1] is None for row in written)
     if behind or unnamed:
         # Behind every cursor, where nobody would ever read it; or in the place of another message, and left out.
-        msg = (
-            "The log's sequence gives out numbers that are taken already. The database is a copy without its "
-            "sequences: roll back and call setup(), or start a consumer, which mends it."
-        )
-        raise SequenceBehind(msg)
+        return _behind()
     if len(written) < len(rows) and on_duplicate == "error":
-        # Not every driver makes UUIDs of them.
-        there = {UUID(str(row[1])) for row in written if row[1] is not None}
-        taken = {str(row.given_id) for row in rows if row.event_id is not None and row.event_id not in there}
-        names = ", ".join(sorted(taken)) or "one twice in this call"
-        msg = (
-            f"Published before, by event_id: {names}. Roll back, or pass on_duplicate='ignore' to leave out what "
-            "is there already."
-        )
-        raise DuplicateMessage(msg)
-    return Token(tuple(row[0] for row in written))
+        there = _ids(row[1] for row in written)
+        return _duplicate(rows, {row.event_id for row in rows if row.event_id not in there})
+    return None
+
+
+def _behind() -> SequenceBehind:
+    return SequenceBehind(
+        "The log's sequence gives out numbers that are taken already. The database is a copy without its "
+        "sequences: roll back and call setup(), or start a consumer, which mends it."
+    )
+
+
+def _duplicate(rows: Sequence[CheckedMessage], taken: Set[UUID | None]) -> DuplicateMessage:
+    given = {str(row.given_id) for row in rows if row.event_id is not None and row.event_id in taken}
+    names = ", ".join(sorted(given)) or "one twice in this call"
+    return DuplicateMessage(
+        f"Published before, by event_id: {names}. Nothing of this call was published. Pass on_duplicate='ignore' to "
+        "leave out what is there already."
+    )
+
+
+def _ids(values: Iterable[object]) -> set[UUID | None]:
+    # Not every driver makes UUIDs of them.
+    return {UUID(str(value)) for value in values if value is not None}
+
+
+def _refused(error: Exception, rows: Sequence[CheckedMessage]) -> list[str] | None:
+    """The event ids of a call that wrote nothing because something would have been left out; None if it was not so."""
+    for holder in (error, getattr(error, "orig", None)):
+        if (getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)) == DIVISION_BY_ZERO:
+            return [str(row.event_id) for row in rows if row.event_id is not None]
+    return None
+
+
+def _reason(rows: Sequence[CheckedMessage], ids: Sequence[str], taken: Rows) -> OutboxError:
+    if not taken and len(set(ids)) == len(ids):
+        return _behind()
+    return _duplicate(rows, _ids(row[0] for row in taken))
 
 
 def _wake(opened: Through, tell: Tell | None) -> None:
@@ -127,9 +165,19 @@ async def append(
     opened = await through(session, tables.log)
     if strict_key_order:
         await opened.fetch(*_locks(opened, tables, rows))
-    written = await opened.fetch(*_statement(opened, tables, rows))
+    try:
+        written = await opened.fetch(*_statement(opened, tables, rows, on_duplicate))
+    except Exception as error:
+        ids = _refused(error, rows)
+        if ids is None:
+            raise
+        raise _reason(rows, ids, await opened.fetch(_sql(opened, tables)["taken"], {"event_ids": ids})) from error
+    problem = _problem(rows, written, on_duplicate)
+    if problem is not None:
+        await opened.fetch(*_withdrawal(opened, tables, written))
+        raise problem
     _wake(opened, tell)
-    return _token(rows, written, on_duplicate)
+    return Token(tuple(row[0] for row in written))
 
 
 def append_sync(
@@ -164,6 +212,20 @@ def _append(
     opened = through_sync(session, tables.log)
     if strict_key_order:
         opened.fetch_sync(*_locks(opened, tables, rows))
-    written = opened.fetch_sync(*_statement(opened, tables, rows))
+    try:
+        written = opened.fetch_sync(*_statement(opened, tables, rows, on_duplicate))
+    except Exception as error:
+        ids = _refused(error, rows)
+        if ids is None:
+            raise
+        raise _reason(rows, ids, opened.fetch_sync(_sql(opened, tables)["taken"], {"event_ids": ids})) from error
+    problem = _problem(rows, written, on_duplicate)
+    if problem is not None:
+        opened.fetch_sync(*_withdrawal(opened, tables, written))
+        raise problem
     _wake(opened, tell)
-    return _token(rows, written, on_duplicate)
+    return Token(tuple(row[0] for row in written))
+
+
+def _withdrawal(opened: Through, tables: LogTables, written: Rows) -> tuple[Statement, dict[str, Any]]:
+    return _sql(opened, tables)["withdraw"], {"positions": [row[0] for row in written]}

@@ -27,6 +27,7 @@ from faststream_outbox.log.iterating import deliveries
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.options import OnParked, ReadOptions, Start, checked_share
 from faststream_outbox.log.parking import Parking
+from faststream_outbox.log.partitions import creating
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.slots import partition
 from faststream_outbox.log.standing import Standing, group_of
@@ -76,11 +77,14 @@ class Outbox(Standing):
         self.parked = Parking(self.client)
 
     async def setup(self) -> None:
-        """Create what is missing of the tables, and mend the sequence after a copy that did not carry it."""
-        async with self.engine.begin() as connection:
-            metadata = self.tables.log.metadata
+        """Create what is missing of the tables, and mend the sequence after a copy that did not carry it.
+
+        Many processes may call it at once, and at every start. It writes no row, so that data can be restored after it.
+        """
+        metadata = self.tables.log.metadata
+        async with creating(self.engine, self.tables) as connection:
             await connection.run_sync(lambda sync: metadata.create_all(sync, tables=list(self.tables.all)))
-        await self.client.sequencer.look()
+        await self.client.sequencer.look(make_head=False)
 
     async def validate_schema(self) -> None:
         """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be."""

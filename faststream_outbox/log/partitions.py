@@ -6,7 +6,8 @@ cleans. Used by `Outbox.partitions` and `Outbox.clean`.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -34,6 +35,17 @@ _MARKED = (
 )
 
 
+@asynccontextmanager
+async def creating(engine: AsyncEngine, tables: LogTables) -> AsyncGenerator[AsyncConnection]:
+    """A transaction that may create tables of the log: one at a time, and each sees what the last one has made."""
+    # Whatever the engine's isolation is: an older snapshot would not see it.
+    async with engine.execution_options(isolation_level="READ COMMITTED").begin() as connection:
+        names = LogNames.of(tables)
+        opened = await through(connection, tables.log)
+        await opened.fetch(statements("log", names)["lock_tables"], {"log": names.places()["log"]})
+        yield connection
+
+
 class Partitions:
     """The parts of one log, each of so many positions."""
 
@@ -45,6 +57,7 @@ class Partitions:
             msg = f"A partition has at least one position, not {size}."
             raise InvalidOption(msg)
         self._engine = engine
+        self._tables = tables
         self._table = tables.log
         self._size = size
         names = LogNames.of(tables)
@@ -59,7 +72,7 @@ class Partitions:
     async def ensure(self, ahead: int = 2) -> list[str]:
         """Make the partition that the numbers are in, and so many more; the names of new ones."""
         made = []
-        async with self._engine.begin() as connection:
+        async with creating(self._engine, self._tables) as connection:
             drawn = (await connection.execute(text(f"select last_value from {self._sequence}"))).scalar_one()
             there = {name for name, _, _ in await self._parts(connection)}
             for number in range(drawn // self._size, drawn // self._size + ahead + 1):

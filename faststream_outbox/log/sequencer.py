@@ -64,21 +64,26 @@ class Sequencer:
         """Whether a tick of ours is under way: its wake-up may be heard before its commit is answered."""
         self.log = names.places()["log"]
 
-    async def look(self) -> Look:
+    async def look(self, *, make_head: bool = True) -> Look:
         """See whether there is something to sequence."""
-        row = (await self._wire.fetch(self._sql["look"], {}))[0]
-        if row[1] is None:
+        look, has_head = await self._look()
+        if make_head and not has_head:
             await self._wire.fetch(self._sql["make_head"], {})
-            row = (await self._wire.fetch(self._sql["look"], {}))[0]
-        look = Look(*row)
+            look, _ = await self._look()
         if look.is_copied:
             # New numbers would lie behind every cursor.
-            for before, after in await self._wire.fetch(self._sql["advance_sequence"], {}):
+            nothing: dict[str, Any] = {}
+            steps = [(self._sql[name], nothing) for name in ("wait_for_head", "advance_sequence")]
+            for before, after in (await self._wire.fetch_each(steps))[1]:
                 self._events.emit(told.SequenceAdvanced(self.log, before, after))
-            look = Look(*(await self._wire.fetch(self._sql["look"], {}))[0])
+            look, _ = await self._look()
         self._timeline.went_back(look.tick)
         self._timeline.seen(look.tick)
         return look
+
+    async def _look(self) -> tuple[Look, bool]:
+        drawn, high, tick, oldest_gap, stray = (await self._wire.fetch(self._sql["look"], {}))[0]
+        return Look(drawn, high or 0, tick or 0, oldest_gap, stray), high is not None
 
     async def tick(self, *, wait: bool = False) -> int | None:
         """Make a tick of what is newly visible: how many positions; None if somebody else is about it."""
@@ -90,6 +95,9 @@ class Sequencer:
             self.is_ticking = False
         if len(results) < 2:
             return None
+        if not results[1]:
+            await self._wire.fetch(self._sql["make_head"], {})
+            return await self.tick(wait=wait)
         number, count, _, late, _ = results[1][0]
         if count:
             self._timeline.seen(number)

@@ -41,6 +41,37 @@ order by m.place
 on conflict do nothing
 returning position, event_id, (select h.high from {head} h where h.one)
 
+-- name: append_whole
+-- As append, all or nothing by itself: fails where anything would be left out. For whoever has no transaction open.
+with x as materialized (
+    select pg_current_xact_id()::text::bigint as xid
+), made as (
+    insert into {log} (position, uri, slot, payload, body, metadata, event_id, created_at, transaction_id)
+    select nextval('{sequence_name}'), m.uri, m.slot, m.payload::json, m.body, m.metadata::json, m.event_id,
+           statement_timestamp(), x.xid
+    from x, unnest(:uris::text[], :slots::smallint[], :payloads::text[], :bodies::bytea[], :metadata::text[],
+                   :event_ids::uuid[]) with ordinality as m (uri, slot, payload, body, metadata, event_id, place)
+    order by m.place
+    on conflict do nothing
+    returning position, event_id
+)
+select m.position, m.event_id, (select h.high from {head} h where h.one),
+       1 / (case when (select count(*) from made) = cardinality(:uris::text[]) then 1 else 0 end)
+from made m
+order by m.position
+
+-- name: taken
+-- Those of some event ids that are in the log.
+select l.event_id from {log} l where l.event_id = any (:event_ids::uuid[])
+
+-- name: withdraw
+-- Takes back messages that the same transaction has written: nobody else has seen them.
+delete from {log} l where l.position = any (:positions::bigint[]) returning l.position
+
+-- name: lock_tables
+-- Lets those who create tables of this log follow each other until they commit.
+select pg_advisory_xact_lock(hashtextextended(:log::text, 1870))
+
 -- name: lock_keys
 -- Lets publishers of the same keys follow each other until they commit; numbers in order, against deadlocks.
 select count(pg_advisory_xact_lock(:class::int, k.number))

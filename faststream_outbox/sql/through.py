@@ -104,6 +104,12 @@ def _is_a(session: object, package: str, *names: str) -> bool:
     )
 
 
+def _commits_each(session: Any) -> bool:
+    """Whether a connection of psycopg commits each statement by itself."""
+    is_known = _is_a(session, "psycopg", "Connection", "AsyncConnection") or _is_a(session, "psycopg2", "connection")
+    return is_known and bool(session.autocommit) and int(session.info.transaction_status) == 0
+
+
 async def through(session: AnySession, table: Table, dlq_table: Table | None = None) -> Through:
     """Open up an async session or connection, or say what can be passed instead."""
     if isinstance(session, async_scoped_session):
@@ -117,8 +123,7 @@ async def through(session: AnySession, table: Table, dlq_table: Table | None = N
     if _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy"):
         return Through(names, None, not session.is_in_transaction(), session, "asyncpg")
     if _is_a(session, "psycopg", "AsyncConnection"):
-        is_idle = int(session.info.transaction_status) == 0
-        return Through(names, None, bool(session.autocommit) and is_idle, session, "psycopg")
+        return Through(names, None, _commits_each(session), session, "psycopg")
     msg = (
         f"session is a {type(session).__name__}. Pass the AsyncSession or AsyncConnection whose transaction the "
         "message belongs to (or a raw asyncpg or psycopg AsyncConnection). For a sync Session use publish_sync."
@@ -139,7 +144,7 @@ def through_sync(session: AnySyncSession, table: Table, dlq_table: Table | None 
         session, "psycopg", "AsyncConnection"
     )
     if callable(getattr(session, "cursor", None)) and not is_async:
-        return Through(Names.of(table, dlq_table), None, False, session, "dbapi")
+        return Through(Names.of(table, dlq_table), None, _commits_each(session), session, "dbapi")
     msg = (
         f"session is a {type(session).__name__}. Pass the Session or Connection whose transaction the message "
         "belongs to (or a raw psycopg connection). For an AsyncSession use publish."

@@ -6,7 +6,8 @@ insert into {head} (one, drawn) values (true, 0) on conflict do nothing
 -- How far numbers were drawn, and how far they are sequenced; touches no message.
 -- The last is the end of the log where the sequence does not reach beyond what is sequenced: normally nothing.
 select d.drawn, h.high, h.tick, (select g.since from {gaps} g order by g.bound limit 1),
-       case when d.drawn <= h.high then (select max(l.position) from {log} l where l.position > h.high) end
+       case when d.drawn <= coalesce(h.high, 0)
+            then (select max(l.position) from {log} l where l.position > coalesce(h.high, 0)) end
 from (select case when s.is_called then s.last_value else 0 end as drawn from {sequence} s) d
 left join {head} h on h.one
 
@@ -27,11 +28,17 @@ select pg_advisory_xact_lock((1869968492::bigint << 32) + '{sequence_name}'::reg
 -- before this snapshot and the gap was looked at with it. The bound is the xid of a later tick: it was given out after
 -- the scan that missed the number. The snapshot's xmax would not do: it may be smaller than an xid in progress.
 -- A gap is looked at only if a transaction below its bound has ended since the last tick: else it cannot have filled.
+-- A head that lies behind the ticks was made anew, before data was restored that had another: the ticks are the truth.
 with me as materialized (
     select pg_current_xact_id()::text::bigint as xid, pg_current_snapshot() as now,
            pg_snapshot_xmin(pg_current_snapshot())::text::bigint as dead
 ), head as materialized (
-    select h.high, h.tick, h.snapshot::pg_snapshot as before from {head} h where h.one
+    select case when n.tick > h.tick
+                then greatest(h.high, (select max(t.highs[cardinality(t.highs)]) from {ticks} t))
+                else h.high end as high,
+           greatest(h.tick, n.tick) as tick, h.snapshot::pg_snapshot as before
+    from {head} h, (select max(t.tick) as tick from {ticks} t) n
+    where h.one
 ), since as materialized (
     -- The smallest xid that may have ended since; 0 where the last snapshot was another cluster's.
     select case when h.before is null or pg_snapshot_xmax(h.before)::text::bigint > me.xid then 0
@@ -105,10 +112,10 @@ with me as materialized (
     where n.lo <= n.hi
 ), moved as (
     update {head} h
-    set high = coalesce((select max(position) from fresh), h.high),
-        tick = coalesce((select tick from made), h.tick),
+    set high = coalesce((select max(position) from fresh), b.high),
+        tick = coalesce((select tick from made), b.tick),
         snapshot = case when c.is_cut then h.snapshot else me.now::text end
-    from me, cut c
+    from me, cut c, head b
     where h.one
     returning h.high, h.tick
 ), told as (
@@ -127,7 +134,12 @@ limit :limit::int
 
 -- name: advance_sequence
 -- Moves the sequence behind what is already in the log, as after a copy that did not carry sequences.
-select m.drawn, setval('{sequence_name}', m.high)
+-- Runs after the head was locked, so that one does it at a time. Publishers draw meanwhile: numbers are drawn too, and
+-- so it never goes back. It is set only where it lies so far behind that nobody can have come close.
+select m.drawn,
+       case when m.high - m.drawn <= 100000
+            then (select max(nextval('{sequence_name}')) from generate_series(1, m.high - m.drawn))
+            else setval('{sequence_name}', m.high) end
 from (
     select (select case when s.is_called then s.last_value else 0 end from {sequence} s) as drawn,
            greatest((select max(high) from {head}), (select max(position) from {log})) as high

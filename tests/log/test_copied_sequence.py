@@ -13,6 +13,7 @@ from faststream_outbox.errors import OutboxError
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import SequenceAdvanced
 from faststream_outbox.log import Outbox
+from faststream_outbox.sql import statements
 from tests.log.opened import Collector, ask, delivered, drain, opened, put
 from tests.waiting import eventually
 
@@ -131,3 +132,37 @@ async def test_publishing_before_anybody_looked_is_refused_also_where_the_old_nu
     except (IntegrityError, OutboxError):
         return
     assert await delivered(outbox, "broker") == ["early"]
+
+
+async def test_two_who_mend_it_follow_each_other(outbox: Outbox, told: list[Any]) -> None:
+    """The second must not put the sequence back behind what was published after the first."""
+    await put(outbox, URI, *range(10))
+    await drain(outbox, Collector(), "broker")
+    await _set_back(outbox)
+    lock = statements("tick", outbox.client.names)["wait_for_head"]
+    async with outbox.engine.connect() as first:
+        await first.exec_driver_sql(lock.dollar)
+        pid = (await first.exec_driver_sql("select pg_backend_pid()")).scalar_one()
+        second = asyncio.create_task(outbox.client.sequencer.look())
+
+        async def waits() -> bool:
+            blocked = "select 1 from pg_stat_activity where cast(:pid as int) = any (pg_blocking_pids(pid))"
+            return second.done() or bool(await ask(outbox.engine, blocked, pid=pid))
+
+        await eventually(waits)
+        await _set_back(outbox, 15)
+        await first.commit()
+    await second
+    assert (await _drawn(outbox), told) == (15, [])
+
+
+@pytest.mark.parametrize("behind", [3, 300_000], ids=["a little", "far"])
+async def test_however_far_it_lies_behind_it_is_moved_to_the_end(outbox: Outbox, told: list[Any], behind: int) -> None:
+    await _set_back(outbox, behind)
+    await put(outbox, URI, 1)
+    await drain(outbox, Collector(), "broker")
+    await _set_back(outbox)
+    await outbox.setup()
+    assert told == [SequenceAdvanced("outbox", 0, behind + 1)]
+    await put(outbox, URI, 2)
+    assert await delivered(outbox, "broker") == [2]

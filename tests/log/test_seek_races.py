@@ -129,7 +129,8 @@ async def settling(rig: LogRig, *asides: Aside) -> Writer:
     """A settle that has moved the cursor behind three messages and put some aside, and is not committed."""
     reader = await rig.reader()
     await reader.join()
-    spans = [span.at(Cursor(1, 3)) for span in reader.holding.spans.values()]
+    made_at = (await rig.ask("select at from {ticks} where tick = 1"))[0]["at"]
+    spans = [span.at(Cursor(1, 3), made_at) for span in reader.holding.spans.values()]
     writer = await rig.writer()
     values = {**reader.holding.values, **moves(spans, again=True), **as_columns(asides), "release": False}
     assert await send(writer, statement(rig, "group", "advance"), **values)
