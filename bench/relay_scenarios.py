@@ -20,7 +20,8 @@ SCENARIOS = (
             _relay("outbox19", "faststream-outbox 0.19, best settings", "tuned", 5000),
             _relay("outbox19", "faststream-outbox 0.19, defaults, access log off", "quiet", 2000),
         ),
-        note="It ends when all has arrived at a bare subscriber, which is in the same process and in its CPU.",
+        note="It ends when all has arrived at a bare subscriber, which is in the same process and in its CPU. "
+        "Core NATS, which confirms nothing: to lose nothing, forward to a JetStream stream.",
         server="BENCH_NATS",
     ),
 )

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -22,6 +23,7 @@ from redis.asyncio import Redis
 from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
 from tests.broker.forwarding.nats_server import answers, free_port
+from tests.faults.proxy import Way, proxy_to
 from tests.waiting import eventually
 
 SOON = ConstantRetry(delay_seconds=0.05)
@@ -138,3 +140,38 @@ async def test_rabbit_message_without_a_queue_waits_in_the_outbox(shop: EffectsS
         finally:
             await declared.delete(if_unused=False, if_empty=False)
     assert (found.body, found.message_id) == (b"1", message_id)
+
+
+@pytest.mark.slow
+async def test_rabbit_outage_loses_nothing(shop: EffectsShop, amqp: str) -> None:
+    given = urlsplit(amqp)
+    queue = RabbitQueue(f"outbox_test_{uuid4().hex}", durable=True)
+    direct = RabbitBroker(amqp, logger=None)
+    await direct.start()
+    declared = await direct.declare_queue(queue)
+
+    async def all_have_failed() -> bool:
+        return len(await shop.sql(f"select 1 from {shop.outbox.name} where attempts_count > 0")) == 3
+
+    try:
+        async with proxy_to(given.port or 5672) as proxy:
+            address = given._replace(netloc=f"{given.username}:{given.password}@127.0.0.1:{proxy.port}")
+            rabbit = RabbitBroker(
+                f"{address.geturl()}?reconnect_interval=1",
+                default_channel=Channel(on_return_raises=True),
+                logger=None,
+            )
+            forward(shop, rabbit.publisher(queue.name, persist=True))
+            async with FastStream(shop.broker, rabbit, logger=None):
+                proxy.way = Way.BLACK_HOLE
+                proxy.cut()
+                await shop.publish(1, 2, 3)
+                await eventually(all_have_failed, timeout=PATIENCE)
+                proxy.way = Way.OPEN
+                proxy.cut()
+                await shop.becomes()
+        bodies = {(await declared.get(no_ack=True)).body for _ in range(3)}
+    finally:
+        await declared.delete(if_unused=False, if_empty=False)
+        await direct.stop()
+    assert bodies == {b"1", b"2", b"3"}
