@@ -161,10 +161,12 @@ class Wire:
             if not self._explicit:
                 rows: Sequence[Row] = await driver.fetch(statement.dollar, *arguments)
                 return rows
-            async with driver.transaction(isolation="read_committed"):
-                # The unnamed statement: nothing that another client of the pooler could stumble over.
-                prepared = await driver.prepare(statement.dollar, name="")
-                rows = await prepared.fetch(*arguments)
+            # No transaction block of asyncpg's: its rollback outlasts our timeout where the server falls silent.
+            await driver.execute(_BEGIN)
+            # The unnamed statement: nothing that another client of the pooler could stumble over.
+            prepared = await driver.prepare(statement.dollar, name="")
+            rows = await prepared.fetch(*arguments)
+            await driver.execute("commit")
             return rows
         if self._explicit:
             await driver.execute(_BEGIN)
@@ -183,9 +185,10 @@ class Wire:
         self._proxied, self._driver = proxied, driver
         self.openings += 1
         if self._asyncpg:
-            async with driver.transaction(isolation="read_committed"):
-                prepared = await driver.prepare(_PROBE, name="")
-                pid, isolation, standby = await prepared.fetchrow()
+            await driver.execute(_BEGIN)
+            prepared = await driver.prepare(_PROBE, name="")
+            pid, isolation, standby = await prepared.fetchrow()
+            await driver.execute("commit")
             self.pooled = pid != driver.get_server_pid()
         else:
             await driver.set_autocommit(True)

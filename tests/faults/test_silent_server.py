@@ -1,0 +1,82 @@
+"""A server that falls silent in the middle of a transaction keeps nobody longer than the statement's timeout.
+
+asyncpg ends a transaction block with a ROLLBACK, and waits before that for a cancel request to be answered.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from faststream_outbox.sql import Statement
+from faststream_outbox.sql.wire import Wire
+from tests.faults.proxy import Proxy, Way, proxy_to
+
+pytestmark = pytest.mark.faults
+
+ONE = Statement("one", "", "select 1", "select 1", ())
+
+
+@pytest.fixture
+async def proxy(database_url: URL) -> AsyncIterator[Proxy]:
+    async with proxy_to(database_url.port or 5432) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def far_engine(request: pytest.FixtureRequest, database_url: URL, proxy: Proxy) -> AsyncIterator[AsyncEngine]:
+    """An engine whose connections go through the proxy, with an isolation level that every statement has to undo."""
+    settings: dict[str, Any] = {
+        "asyncpg": {"server_settings": {"default_transaction_isolation": "repeatable read"}},
+        "psycopg": {"options": "-c default_transaction_isolation=repeatable\\ read"},
+    }
+    url = database_url.set(drivername=f"postgresql+{request.param}", port=proxy.port)
+    engine = create_async_engine(url, connect_args=settings[request.param])
+    yield engine
+    proxy.cut()
+    await engine.dispose()
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch, proxy: Proxy) -> list[str]:
+    """The statement after whose BEGIN the server falls silent, when one is put in here."""
+    asked: list[str] = []
+    prepare, execute = asyncpg.Connection.prepare, psycopg.AsyncConnection.execute
+
+    def listen(query: Any) -> None:
+        if asked and asked[0] in str(query):
+            proxy.way = Way.BLACK_HOLE
+
+    async def prepared(connection: Any, query: str, **options: Any) -> Any:
+        listen(query)
+        return await prepare(connection, query, **options)
+
+    async def executed(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
+        listen(query)
+        return await execute(connection, query, *args, **options)
+
+    monkeypatch.setattr(asyncpg.Connection, "prepare", prepared)
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", executed)
+    return asked
+
+
+async def test_statement_is_given_up_in_time(far_engine: AsyncEngine, silence: list[str]) -> None:
+    wire = Wire(far_engine, timeout=0.5)
+    await wire.fetch(ONE, {})
+    silence.append(ONE.dollar)
+    async with asyncio.timeout(30):
+        with pytest.raises(TimeoutError):
+            await wire.fetch(ONE, {})
+
+
+async def test_connection_that_is_being_made_is_given_up_in_time(far_engine: AsyncEngine, silence: list[str]) -> None:
+    wire = Wire(far_engine, timeout=0.5)
+    silence.append("pg_is_in_recovery")
+    async with asyncio.timeout(30):
+        with pytest.raises(TimeoutError):
+            await wire.open()
