@@ -15,7 +15,8 @@ KEEP ?=
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
 DEMO := $(VENV)/.demo-installed
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+# Neighbours stay on one worker, because they share what is built once for a file.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 FAST := not slow and not faults and not soak
 QUICK ?= --ignore=tests/broker/conformance --ignore=tests/seeds --ignore=tests/docs
 ENGINE_TESTS := $(wildcard tests/schema tests/queue tests/publish tests/log)

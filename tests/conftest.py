@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -23,6 +24,15 @@ from tests.tables import existing
 # fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands.
 # Autovacuum would come at any time, hold a snapshot, and teach the planner about a test's tables.
 SETTINGS = {"fsync": "off", "max_connections": "200", "autovacuum": "off"}
+
+# The same examples in every run, however slow the machine is; what explores is among the soak tests.
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

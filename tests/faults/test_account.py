@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
-
+from tests.cases import each
 from tests.faults.account import Account, LeaseChange, Run, account
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,7 +45,7 @@ def test_all_is_well() -> None:
     assert not drawn_up(committed={A, B}, runs=runs, leases=leases).wrongs()
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "given"),
     [
         ("lost", {"committed": {A, B}, "runs": [run(A, 0, 1)]}),
@@ -81,7 +80,7 @@ def test_wrong_is_seen(wrong: str, given: dict[str, Any]) -> None:
     assert set(drawn_up(**given).wrongs()) == {wrong}
 
 
-@pytest.mark.parametrize(
+@each(
     "leases",
     [
         [change(1, (ONE, 0), (TWO, 10))],
@@ -91,7 +90,6 @@ def test_wrong_is_seen(wrong: str, given: dict[str, Any]) -> None:
         [change(1, None, (ONE, 0), "k"), change(2, None, (TWO, 1), "l")],
         [change(1, None, (ONE, 0)), change(1, (ONE, 0), None), change(2, None, (TWO, 1))],
     ],
-    ids=["run_out", "renewed", "one_run_of_a_key", "run_out_of_a_key", "other_key", "given_back"],
 )
 def test_lease_that_changes_rightly_is_no_wrong(leases: list[LeaseChange]) -> None:
     assert not drawn_up(leases=leases).wrongs()

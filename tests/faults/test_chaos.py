@@ -63,7 +63,7 @@ async def chaos(
 
 
 async def test_account_of_some_seconds_of_chaos(scene: Scene, business: Business, children: Troupe, seed: int) -> None:
-    account = await chaos(scene, business, children, seed, seconds=14.0)
+    account = await chaos(scene, business, children, seed, seconds=8.0)
     assert not account.wrongs()
 
 

@@ -47,7 +47,7 @@ async def test_workers_recover_from_crashes_under_load(
     ]
     await children.start(*parts)
     habits = [Habit(PLAIN), Habit(PLAIN, keys=5), Habit(EFFECTS)]
-    load = [asyncio.create_task(business.publish_for(habit, 8.0, name=number)) for number, habit in enumerate(habits)]
+    load = [asyncio.create_task(business.publish_for(habit, 6.0, name=number)) for number, habit in enumerate(habits)]
     for _ in range(CRASHES):
         await asyncio.sleep(2.0)
         await asyncio.to_thread(private_server.crash)

@@ -1,13 +1,12 @@
 """The account of a log sees each kind of wrong, and nothing where there is none."""
 
-import pytest
-
+from tests.cases import each
 from tests.faults.log_account import Event, log_account
 
 VERSIONS = {"a": 2, "b": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("done", "parked", "wrong"),
     [
         ([("a", 1), ("b", 1)], [], {"lost": {("a", 2)}}),
@@ -18,7 +17,6 @@ VERSIONS = {"a": 2, "b": 1}
         ([("a", 2), ("b", 1), ("a", 1)], [], {"disordered": (("a", 1),)}),
         ([("a", 1), ("a", 2), ("a", 1), ("b", 1)], [], {"twice": {("a", 1)}}),
     ],
-    ids=["lost", "ghost", "parked_ghost", "twice", "done_and_parked", "disordered", "again_is_not_disorder"],
 )
 def test_wrong_is_seen_and_nothing_else(done: list[Event], parked: list[Event], wrong: dict[str, object]) -> None:
     assert log_account(VERSIONS, done, parked).wrongs() == wrong

@@ -20,7 +20,7 @@ from tests.faults.processes import troupe
 pytestmark = pytest.mark.faults
 
 GROUP = "billing"
-CRASHES = 3
+CRASHES = 2
 MANNER = Manner(names=40, most=3, held=0.05, longest=0.2)
 PUBLISHERS = 4
 
@@ -57,7 +57,7 @@ async def test_group_recovers_from_crashes_of_the_server(
     options = {"lease_ttl_seconds": 2.0, "batch_size": 20}
     part = LogPart(log_scene.world, log_scene.record, seed, GROUP, transactional, longest=0.01, options=options)
     await members.start(*[replace(part, driver=driver) for driver in ("asyncpg", "psycopg")])
-    load = asyncio.create_task(business.publish_with(PUBLISHERS, MANNER, 8.0))
+    load = asyncio.create_task(business.publish_with(PUBLISHERS, MANNER, 6.0))
     for _ in range(CRASHES):
         await asyncio.sleep(2.0)
         await asyncio.to_thread(private_server.crash)

@@ -115,14 +115,14 @@ async def test_effects_and_parked_are_what_was_published_while_members_come_go_d
     log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
 ) -> None:
     part = replace(part, transactional=True)
-    account = await chaos(log_scene, business, members, part, seed, rounds=3)
+    account = await chaos(log_scene, business, members, part, seed, rounds=2)
     assert not account.wrongs()
 
 
 async def test_handlers_without_the_transaction_lose_nothing_while_members_come_go_die_and_freeze(
     log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
 ) -> None:
-    account = await chaos(log_scene, business, members, part, seed, rounds=3)
+    account = await chaos(log_scene, business, members, part, seed, rounds=2)
     assert account.wrongs().keys() <= {"twice"}
 
 

@@ -83,7 +83,7 @@ def scene_positions(scene: LogScene) -> list[int]:
 async def test_every_position_is_in_exactly_one_tick_and_no_gap_is_left(
     database_url: URL, log_scene: LogScene, business: LogBusiness, sequencers: LogTroupe
 ) -> None:
-    await soak(database_url, log_scene, business, sequencers, foreign=5.0, after=3.0)
+    await soak(database_url, log_scene, business, sequencers, foreign=3.0, after=2.0)
 
 
 @pytest.mark.soak

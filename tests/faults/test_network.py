@@ -162,4 +162,5 @@ async def test_worker_stops_in_time_when_the_server_is_out_of_reach(proxy: Proxy
     loop = asyncio.get_running_loop()
     began = loop.time()
     await crew.worker.stop(timeout=1.0)
-    assert loop.time() - began < 6.0
+    # On a machine that is very busy; a connection that nobody gives up takes a minute.
+    assert loop.time() - began < 20.0

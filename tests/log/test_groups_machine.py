@@ -151,11 +151,12 @@ def machine(database_url: URL) -> Iterator[type[Machine]]:
     asyncio.run(drop())
 
 
-def run(machine: type[Machine], examples: int) -> None:
+def run(machine: type[Machine], examples: int, *, explore: bool = False) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=examples,
+            derandomize=not explore,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
@@ -165,10 +166,10 @@ def run(machine: type[Machine], examples: int) -> None:
 
 
 def test_no_interleaving_of_members_loses_a_slot_or_moves_one_of_others(machine: type[Machine]) -> None:
-    run(machine, examples=12)
+    run(machine, examples=20)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_no_long_interleaving_of_members_loses_a_slot_or_moves_one_of_others(machine: type[Machine]) -> None:
-    run(machine, examples=100)
+    run(machine, examples=300, explore=True)

@@ -83,7 +83,9 @@ def logs(draw: st.DrawFn) -> Ticks:
     return ticks
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     ticks=logs(), transactions=st.lists(st.integers(1, 50), min_size=1, max_size=6), data=st.data(), clean=st.booleans()
 )

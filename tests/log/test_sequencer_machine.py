@@ -206,11 +206,12 @@ def machine(database_url: URL, sync_engine: Engine) -> Iterator[type[Machine]]:
     tables.log.metadata.drop_all(sync_engine)
 
 
-def run(machine: type[Machine], examples: int, steps: int) -> None:
+def run(machine: type[Machine], examples: int, steps: int, *, explore: bool = False) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=examples,
+            derandomize=not explore,
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
@@ -223,7 +224,7 @@ def test_no_interleaving_loses_doubles_or_overtakes(machine: type[Machine]) -> N
     run(machine, examples=30, steps=30)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_no_long_interleaving_loses_doubles_or_overtakes(machine: type[Machine]) -> None:
-    run(machine, examples=200, steps=40)
+    run(machine, examples=600, steps=40, explore=True)

@@ -52,7 +52,7 @@ def channel(database_url: URL, table: Table) -> Iterator[Channel]:
     channel.close()
 
 
-async def quiet(client: OutboxClient, seconds: float = 0.4) -> None:
+async def quiet(client: OutboxClient, seconds: float = 0.2) -> None:
     """Wait until the claimer has slept for so long."""
     wire: Any = client._claim_wire
     fetch, calls = wire.fetch, 0
