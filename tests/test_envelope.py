@@ -15,6 +15,7 @@ from faststream_outbox.envelope import MAX_BODY_BYTES, MAX_DELAY, Envelope, chec
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, OutboxError
 from faststream_outbox.schema.names import PAUSED
 from faststream_outbox.schema.tables import NAME_LENGTH
+from tests.cases import each
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=NAME_LENGTH + 5)
 
@@ -43,8 +44,8 @@ def test_text_is_taken_exactly_when_postgresql_can_store_it(text: str) -> None:
         assert (taken.queue, taken.key, taken.timer_id) == (text, text, text)
 
 
-@pytest.mark.parametrize("field", ["queue", "key", "timer_id"])
-@pytest.mark.parametrize(
+@each("field", ["queue", "key", "timer_id"])
+@each(
     ("value", "error", "words"),
     [
         ("", InvalidMessage, "must not be empty"),
@@ -54,7 +55,6 @@ def test_text_is_taken_exactly_when_postgresql_can_store_it(text: str) -> None:
         (b"bytes", InvalidMessageType, "must be a str, not bytes"),
         (5, InvalidMessageType, "must be a str, not int"),
     ],
-    ids=["empty", "too long", "NUL", "surrogate", "bytes", "int"],
 )
 def test_refused_text_is_named(field: str, value: object, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=f"{field} .*{words}"):
@@ -87,13 +87,13 @@ def test_what_is_no_envelope_is_refused() -> None:
         checked(b"{}")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("body", [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"a-b-c")[::2]])
+@each("body", [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"a-b-c")[::2]])
 def test_body_may_be_any_bytes_and_becomes_plain_bytes(body: Any) -> None:
     payload = checked(envelope(body=body)).payload
     assert (type(payload), payload) == (bytes, b"abc")
 
 
-@pytest.mark.parametrize("body", ["text", None, {"a": 1}, [1, 2], 5])
+@each("body", ["text", None, {"a": 1}, [1, 2], 5])
 def test_body_that_is_not_bytes_is_refused(body: object) -> None:
     assert "encode it first" in refusal(body=body)
 
@@ -115,7 +115,7 @@ def test_headers_become_json() -> None:
     assert json.loads(stored) == headers
 
 
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         {"a\x00b": "c"},
@@ -128,7 +128,7 @@ def test_nul_anywhere_in_headers_is_refused(headers: dict[str, Any]) -> None:
     assert "NUL" in refusal(headers=headers)
 
 
-@pytest.mark.parametrize("text", [r"\u0000", r"\\u0000", "u0000", "\\"])
+@each("text", [r"\u0000", r"\\u0000", "u0000", "\\"])
 def test_text_that_looks_like_an_escaped_nul_is_not_one(text: str) -> None:
     stored = checked(envelope(headers={text: text})).headers
     assert stored is not None
@@ -173,12 +173,12 @@ def test_headers_that_are_not_json_are_refused(headers: Any) -> None:
     assert "eader" in refusal(headers=headers)
 
 
-@pytest.mark.parametrize("priority", [-32768, -1, 0, 1, 32767])
+@each("priority", [-32768, -1, 0, 1, 32767])
 def test_priority_fits_a_smallint(priority: int) -> None:
     assert checked(envelope(priority=priority)).priority == priority
 
 
-@pytest.mark.parametrize("priority", [-32769, 32768, 2**63, True, 1.0, "1", None])
+@each("priority", [-32769, 32768, 2**63, True, 1.0, "1", None])
 def test_other_priorities_are_refused(priority: object) -> None:
     assert "priority" in refusal(priority=priority)
 
@@ -194,7 +194,7 @@ class _Nowhere(tzinfo):
         return None
 
 
-@pytest.mark.parametrize(
+@each(
     ("at", "words"),
     [
         (datetime(2030, 1, 1), "naive"),  # noqa: DTZ001 - that is the mistake
@@ -221,7 +221,7 @@ def test_moment_is_kept_in_utc() -> None:
     assert due.tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@each(
     ("delay", "words"),
     [
         (MAX_DELAY + timedelta(microseconds=1), "at most"),
@@ -234,7 +234,7 @@ def test_delay_that_is_none_is_refused(delay: object, words: str) -> None:
     assert words in refusal(activate_in=delay)
 
 
-@pytest.mark.parametrize("delay", [timedelta(0), timedelta(seconds=-5), timedelta.min])
+@each("delay", [timedelta(0), timedelta(seconds=-5), timedelta.min])
 def test_delay_that_is_over_means_now(delay: timedelta) -> None:
     assert checked(envelope(activate_in=delay)).due_in == 0.0
 
@@ -251,17 +251,17 @@ def test_unknown_timer_conflict_is_refused() -> None:
     assert "('ignore', 'extend', 'replace')" in refusal(timer_id="t", timer_conflict="overwrite")
 
 
-@pytest.mark.parametrize("conflict", ["extend", "replace"])
+@each("conflict", ["extend", "replace"])
 def test_timer_conflict_without_a_timer_is_refused(conflict: str) -> None:
     assert "needs a timer_id" in refusal(timer_conflict=conflict)
 
 
-@pytest.mark.parametrize("message_id", ["7d444840-9dc0-11d1-b245-5ffdce74fad2", 7, b"x" * 16])
+@each("message_id", ["7d444840-9dc0-11d1-b245-5ffdce74fad2", 7, b"x" * 16])
 def test_message_id_that_is_no_uuid_is_refused(message_id: object) -> None:
     assert "message_id must be a UUID" in refusal(message_id=message_id)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "scheduled"),
     [({}, False), ({"activate_in": timedelta(0)}, True), ({"activate_at": datetime.now(UTC)}, True)],
 )

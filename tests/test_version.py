@@ -4,9 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import faststream_outbox
+from tests.cases import each
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = [
@@ -29,7 +28,7 @@ def test_version_continues_the_line_that_is_on_pypi() -> None:
     assert int(faststream_outbox.__version__.split(".")[0]) >= 1
 
 
-@pytest.mark.parametrize("text", ["pip install 'faststream-outbox[demo]'", "uv add faststream-outbox"])
+@each("text", ["pip install 'faststream-outbox[demo]'", "uv add faststream-outbox"])
 def test_installing_by_name_is_recognised(text: str) -> None:
     assert INSTALL_BY_NAME.search(text)
 

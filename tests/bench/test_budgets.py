@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from bench.budgets import CASES, SETTINGS, Case, Cost, Ledger, allowed, ledger, measured
 from faststream_outbox.testing.postgres import PostgresServer
+from tests.cases import each
 
 DRAIN = "drain, engine, claims of 100"
 PUBLISH = "publish, one a transaction"
@@ -66,7 +67,7 @@ async def test_one_more_statement_breaks_the_budget_of_a_publish(made: Ledger) -
     assert [sentence.split()[0] for sentence in broken][:1] == ["statements"]
 
 
-@pytest.mark.parametrize("name", Cost.__dataclass_fields__)
+@each("name", Cost.__dataclass_fields__)
 def test_each_budget_is_watched(name: str) -> None:
     fine = Cost(**allowed()[DRAIN])
     worse = replace(fine, **{name: getattr(fine, name) + (-0.1 if name == "hot_share" else 0.1)})

@@ -13,6 +13,7 @@ from bench.scenario import Entry, Found, Scenario, scaled
 from bench.scenarios import SCENARIOS
 from bench.table import lines, targets
 from bench.targets import TARGETS
+from tests.cases import each
 
 
 def answer(value: str) -> dict[str, Any]:
@@ -39,19 +40,19 @@ def test_names_of_scenarios_and_labels_of_their_entries_are_unique() -> None:
         assert len({entry.label for entry in scenario.entries}) == len(scenario.entries), scenario.name
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@each("scenario", SCENARIOS)
 def test_every_entry_has_a_peer_with_a_script(scenario: Scenario) -> None:
     assert [entry.peer for entry in scenario.entries if not peers()[entry.peer].script.exists()] == []
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.scenario)
+@each("target", TARGETS)
 def test_every_target_finds_what_it_judges(target: Any) -> None:
     text, is_met = target.judge(full_results())
     assert text
     assert is_met in {True, False}
 
 
-@pytest.mark.parametrize("is_timed", [True, False])
+@each("is_timed", [True, False])
 def test_times_of_a_disturbed_run_are_no_verdict(is_timed: bool) -> None:
     results = full_results()
     for found in (one for entries in results.values() for one in entries):
@@ -64,7 +65,7 @@ def test_target_of_which_nothing_was_measured_is_neither_met_nor_missed() -> Non
     assert all(line.endswith("| not measured in this run |  |") for line in targets({})[2:])
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@each("scenario", SCENARIOS)
 def test_every_scenario_has_a_line_for_each_entry(scenario: Scenario) -> None:
     text = lines(scenario, full_results()[scenario.name])
     assert [entry.label for entry in scenario.entries if not any(entry.label in line for line in text)] == []

@@ -19,6 +19,7 @@ from faststream_outbox.events.table import Died, Handled
 from faststream_outbox.fastapi import Context, OutboxMessage, OutboxRouter
 from faststream_outbox.outcomes.retry import NoRetry
 from tests.broker.asgi import running
+from tests.cases import each
 from tests.queue.witness import Witness
 from tests.waiting import eventually
 
@@ -64,7 +65,7 @@ def test_every_option_of_the_broker_is_there_with_its_default() -> None:
             assert ours[name] == default, name
 
 
-@pytest.mark.parametrize("method", ["subscriber", "publisher"])
+@each("method", ["subscriber", "publisher"])
 def test_every_option_of_registering_is_there_with_its_default(method: str) -> None:
     ours = options(getattr(OutboxRouter, method))
     for name, default in options(getattr(OutboxBroker, method)).items():

@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 from typing import Any
 
-import pytest
 from faststream.message import StreamMessage
 from faststream.middlewares import BaseMiddleware
 from faststream.response import BatchPublishCommand
@@ -13,6 +12,7 @@ from faststream.specification.schema import BrokerSpec, PublisherSpec, Subscribe
 from faststream_outbox import OutboxBroker, TestOutboxBroker
 from faststream_outbox.broker import _faststream as private
 from faststream_outbox.broker.parser import OutboxBatchParser
+from tests.cases import each
 
 
 def _names(function: Any) -> set[str]:
@@ -27,7 +27,7 @@ def test_everything_taken_from_private_modules_is_there() -> None:
     assert [name for name in private.__all__ if not hasattr(private, name)] == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("cls", "abstract"),
     [
         (private.BrokerUsecase, {"_connect", "ping", "publish", "publisher", "request", "subscriber"}),
@@ -36,13 +36,12 @@ def test_everything_taken_from_private_modules_is_there() -> None:
         (private.SubscriberSpecification, {"channel_labels", "get_schema"}),
         (private.TestBroker, {"_fake_connect", "create_publisher_fake_subscriber"}),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_must_be_implemented_has_not_changed(cls: Any, abstract: set[str]) -> None:
     assert _abstract(cls) == abstract
 
 
-@pytest.mark.parametrize(
+@each(
     ("function", "names"),
     [
         (private.SubscriberUsecase.add_call, {"parser_", "decoder_", "codec_", "dependencies_"}),
@@ -60,13 +59,12 @@ def test_what_must_be_implemented_has_not_changed(cls: Any, abstract: set[str]) 
         (private.SubscriberUsecase.consume, {"msg"}),
         (private.SubscriberUsecase.process_message, {"msg"}),
     ],
-    ids=lambda value: getattr(value, "__qualname__", ""),
 )
 def test_signature_has_not_changed(function: Any, names: set[str]) -> None:
     assert _names(function) == names
 
 
-@pytest.mark.parametrize(
+@each(
     ("cls", "names"),
     [
         (
@@ -98,7 +96,6 @@ def test_signature_has_not_changed(function: Any, names: set[str]) -> None:
         (PublisherSpec, {"address", "description", "operation", "bindings"}),
         (BrokerSpec, {"url", "protocol", "protocol_version", "description", "tags", "security"}),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_fields_have_not_changed(cls: Any, names: set[str]) -> None:
     assert {field.name for field in dataclasses.fields(cls)} == names

@@ -19,6 +19,7 @@ from faststream_outbox import (
 from faststream_outbox.broker import producer
 from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption
+from tests.cases import each
 
 metadata = MetaData()
 OUTBOX, DEAD = make_outbox_table(metadata), make_dlq_table(metadata)
@@ -89,8 +90,8 @@ def test_route_of_nothing_is_refused() -> None:
         OutboxRouter([OutboxRoute(handle)])
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 3}, {"batch_wait": 0.5}])
-@pytest.mark.parametrize("place", [{"queues": "orders"}, {"topic": "shop", "group": "billing"}])
+@each("options", [{"batch_size": 3}, {"batch_wait": 0.5}])
+@each("place", [{"queues": "orders"}, {"topic": "shop", "group": "billing"}])
 def test_options_of_a_batch_without_batch_are_refused(options: dict[str, Any], place: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(InvalidOption, match=f"{name} .*batch=True"):

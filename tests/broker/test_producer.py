@@ -8,12 +8,13 @@ from faststream_outbox.broker.producer import alike, envelope
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.envelope import checked
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
+from tests.cases import each
 
 ENCODED = [(b"{}", "application/json"), (b"a", "text/plain"), (b"b", None), (b"{}", "application/json")]
 
 
-@pytest.mark.parametrize("headers", [None, {}, {"a": "1"}, {"content-type": "text/plain"}])
-@pytest.mark.parametrize("keys", [[None] * 4, ["k"] * 4, ["k", None, "l", "k"]])
+@each("headers", [None, {}, {"a": "1"}, {"content-type": "text/plain"}])
+@each("keys", [[None] * 4, ["k"] * 4, ["k", None, "l", "k"]])
 def test_batch_is_what_its_messages_would_be_alone(headers: dict[str, Any] | None, keys: list[str | None]) -> None:
     encoded = ENCODED[1:3] * 2 if headers and "content-type" in headers else ENCODED
     cmd = OutboxPublishCommand(*range(4), queue="orders", headers=headers, priority=3, reply_to="answers")
@@ -30,7 +31,7 @@ def test_batch_whose_content_type_is_not_that_of_its_bodies_is_refused() -> None
         list(alike(cmd, ENCODED, [None] * 4))
 
 
-@pytest.mark.parametrize("key", [["k"], 7, b"k"])
+@each("key", [["k"], 7, b"k"])
 def test_batch_with_a_key_that_is_no_text_is_refused(key: Any) -> None:
     cmd = OutboxPublishCommand(*range(4), queue="orders")
     with pytest.raises(InvalidMessageType, match="key must be a str"):

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox import OutboxBroker
 from faststream_outbox.log import Outbox
 from faststream_outbox.queue import Worker
+from tests.cases import each
 from tests.docs.pages import LANGUAGES, ROOT, Part, pages, parts
 from tests.waiting import eventually
 
@@ -91,7 +92,7 @@ async def test_page_runs(page: str, page_url: URL, namespace: dict[str, Any]) ->
             await run_python(part, page, checks, page_url)
 
 
-@pytest.mark.parametrize("page", pages())
+@each("page", pages())
 def test_fences_name_a_known_language(page: str) -> None:
     unknown = [(part.line, part.language) for part in parts(page) if part.language not in LANGUAGES | {"check"}]
     assert not unknown, f"{page}: only python and sql are run, and of others only these are known: {sorted(LANGUAGES)}"

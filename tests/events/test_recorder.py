@@ -2,11 +2,10 @@
 
 from typing import Any, get_args
 
-import pytest
-
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.recorder import Recorded, calls, record
+from tests.cases import each
 from tests.events.samples import ERROR, OF_MESSAGE, SAMPLES
 
 TAGS = {"queue": "orders", "subscriber": "billing", "row_id": 17, "deliveries_count": 3}
@@ -15,7 +14,7 @@ FAILED = {"exception_type": "ValueError"}
 Calls = list[tuple[str, dict[str, Any]]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("event", "expected"),
     [
         (told.Claimed("orders", "billing", 5), [("fetched", {"queue": "orders", "subscriber": "billing", "count": 5})]),
@@ -74,7 +73,6 @@ Calls = list[tuple[str, dict[str, Any]]]
             ],
         ),
     ],
-    ids=repr,
 )
 def test_event_is_these_calls(event: Any, expected: Calls) -> None:
     assert calls(event) == expected

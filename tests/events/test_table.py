@@ -4,11 +4,10 @@ import dataclasses
 import inspect
 from typing import Any, get_args
 
-import pytest
-
 from faststream_outbox.events import Event, table
 from faststream_outbox.events.journal import Noteworthy, entry
 from faststream_outbox.events.recorder import Recorded
+from tests.cases import each
 from tests.events.samples import SAMPLES
 
 WRITTEN = {
@@ -26,7 +25,7 @@ def test_every_event_has_a_sample() -> None:
     assert {type(sample) for sample in SAMPLES} == WRITTEN
 
 
-@pytest.mark.parametrize("kind", sorted(WRITTEN, key=lambda kind: kind.__name__))
+@each("kind", sorted(WRITTEN, key=lambda kind: kind.__name__))
 def test_event_is_a_frozen_record_with_a_meaning(kind: Any) -> None:
     assert dataclasses.is_dataclass(kind)
     assert kind.__dataclass_params__.frozen
@@ -41,7 +40,7 @@ def test_recorder_and_journal_know_only_events_of_the_table() -> None:
     assert set(get_args(Noteworthy)) <= WRITTEN
 
 
-@pytest.mark.parametrize("event", [one for one in SAMPLES if isinstance(one, Noteworthy)], ids=repr)
+@each("event", [one for one in SAMPLES if isinstance(one, Noteworthy)])
 def test_journal_has_a_sentence_for_each_noteworthy_event(event: Any) -> None:
     level, words, _ = entry(event)
     assert level >= 20

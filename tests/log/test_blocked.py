@@ -1,11 +1,11 @@
 """Keys that wait, and the pace of looking: pure bookkeeping."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from faststream_outbox.log.blocked import DEFERRED, PARKED, RETRY, Aside, Blocked
 from faststream_outbox.log.sequencer import BUSY_INTERVAL, IDLE_INTERVAL, LONGEST_WAIT, Pace
+from tests.cases import each
 
 
 def aside(key: str = "k", state: str = RETRY, delay: float = 0.0, slot: int = 7) -> Aside:
@@ -28,7 +28,7 @@ def test_deferred_message_does_not_change_when_its_key_is_due() -> None:
     assert blocked.due(102.0) == []
 
 
-@pytest.mark.parametrize(("hold", "is_blocked"), [(True, True), (False, False)])
+@each(("hold", "is_blocked"), [(True, True), (False, False)])
 def test_parked_message_blocks_its_key_where_keys_are_held(hold: bool, is_blocked: bool) -> None:
     blocked = Blocked(hold=hold, most=10)
     blocked.put(aside(state=PARKED), now=100.0)

@@ -14,6 +14,7 @@ from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.log.message import checked, read_payload, unique_id
 from faststream_outbox.log.slots import slot_of
+from tests.cases import each
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig
 
@@ -84,7 +85,7 @@ async def test_any_generated_value_comes_through_the_database(rig: LogRig) -> No
     assert [(message.payload, message.metadata) for message in collector.messages] == seen
 
 
-@pytest.mark.parametrize("payload", [bytearray(b"\x00x"), memoryview(b"\x00x")], ids=["bytearray", "memoryview"])
+@each("payload", [bytearray(b"\x00x"), memoryview(b"\x00x")])
 def test_other_kinds_of_bytes_are_bytes(payload: Any) -> None:
     assert checked(OutboxMessage("k", payload)).body == b"\x00x"
 
@@ -98,7 +99,7 @@ def test_metadata_may_be_any_mapping() -> None:
     assert checked(OutboxMessage("k", 1, given_metadata)).metadata == '{"a":1}'  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "\ud800", ["\udfff"], {"a": float("-inf")}])
+@each("wrong", [float("nan"), float("inf"), "\ud800", ["\udfff"], {"a": float("-inf")}])
 def test_value_that_is_no_json_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidMessage):
         checked(OutboxMessage("k", wrong))
@@ -106,13 +107,13 @@ def test_value_that_is_no_json_is_refused(wrong: Any) -> None:
         checked(OutboxMessage("k", 1, {"a": wrong}))
 
 
-@pytest.mark.parametrize("wrong", [object(), {1, 2}, 1j, {(1,): 2}, b"bytes"], ids=range(5))
+@each("wrong", [object(), {1, 2}, 1j, {(1,): 2}, b"bytes"])
 def test_metadata_that_is_no_json_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidMessageType):
         checked(OutboxMessage("k", 1, {"a": wrong}))
 
 
-@pytest.mark.parametrize("wrong", [None, "text", [("a", 1)], 7])
+@each("wrong", [None, "text", [("a", 1)], 7])
 def test_metadata_that_is_no_mapping_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidMessageType):
         checked(OutboxMessage("k", 1, wrong))
@@ -135,7 +136,7 @@ def test_event_id_that_is_no_uuid_is_made_one_that_others_can_make_too() -> None
     assert unique_id("order-1") == uuid5(NAMESPACE_OID, "order-1")
 
 
-@pytest.mark.parametrize("wrong", [1.5, b"x", ["x"], {"x": 1}, object()], ids=range(5))
+@each("wrong", [1.5, b"x", ["x"], {"x": 1}, object()])
 def test_event_id_of_another_type_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidMessageType):
         unique_id(wrong)

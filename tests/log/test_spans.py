@@ -3,7 +3,6 @@
 from itertools import pairwise
 from uuid import UUID
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -20,6 +19,7 @@ from faststream_outbox.log.spans import (
     furthest_behind,
     joinable,
 )
+from tests.cases import each
 
 ALL = set(range(256))
 
@@ -110,7 +110,7 @@ def test_members_in_any_order_share_all_slots() -> None:
     run_state_machine_as_test(Sharing, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
-@pytest.mark.parametrize("members", [2, 3, 5, 7, 20, 60, 129, 200])
+@each("members", [2, 3, 5, 7, 20, 60, 129, 200])
 def test_no_member_is_idle_while_another_could_spare_a_slot(members: int) -> None:
     """Shares that differ by more than one slot leave processes without work."""
     table = Table()
@@ -122,7 +122,7 @@ def test_no_member_is_idle_while_another_could_spare_a_slot(members: int) -> Non
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("members", [1, 2, 3, 7, 60])
+@each("members", [1, 2, 3, 7, 60])
 def test_fair_table_needs_no_further_plan(members: int) -> None:
     table = Table()
     for _ in range(4):

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import URL
 
 from faststream_outbox.log import Outbox, OutboxMessage, Token
-from tests.publish.ways import WAYS, SyncWay, Way
+from tests.publish.ways import KINDS, WAYS, SyncWay, Way
 
-__all__ = ["WAYS", "LogWay"]
+__all__ = ["KINDS", "WAYS", "LogWay"]
 
 
 class LogWay:

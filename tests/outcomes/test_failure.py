@@ -2,7 +2,6 @@
 
 from typing import Any, NoReturn
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from faststream_outbox.outcomes.failure import (
     described,
     storable,
 )
+from tests.cases import each
 
 
 class RaisingRepr(Exception):
@@ -80,7 +80,7 @@ class TestDescribed:
         error.__cause__ = KeyError("inner")
         assert "KeyError: 'inner'" in (described(raised(error)).traceback or "")
 
-    @pytest.mark.parametrize(
+    @each(
         "error",
         [
             RaisingRepr("x"),
@@ -91,7 +91,6 @@ class TestDescribed:
             ValueError("x" * 5_000_000),
             ExceptionGroup("many", [ValueError(str(number)) for number in range(1000)]),
         ],
-        ids=["raising repr", "raising str", "repr of another type", "NUL", "surrogate", "huge", "group"],
     )
     def test_every_error_becomes_storable_text(self, error: Exception) -> None:
         failure = described(raised(error))
@@ -123,8 +122,6 @@ class TestRenderer:
 
         assert described(ValueError("x"), render).exception == "ValueError (KeyError while rendering it)"
 
-    @pytest.mark.parametrize(
-        ("answer", "expected"), [(7, "7"), (b"raw", "b'raw'"), (RaisingStr(), "ValueError (RuntimeError while")]
-    )
+    @each(("answer", "expected"), [(7, "7"), (b"raw", "b'raw'"), (RaisingStr(), "ValueError (RuntimeError while")])
     def test_may_answer_with_any_object(self, answer: object, expected: str) -> None:
         assert (described(ValueError("x"), lambda error: answer).exception or "").startswith(expected)

@@ -22,6 +22,7 @@ from faststream_outbox.outcomes.retry import (
     check_strategy,
     next_delay,
 )
+from tests.cases import each
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 on_a_busy_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,22 +91,22 @@ class AtOnly:
 
 
 class TestOverriding:
-    @pytest.mark.parametrize("strategy_type", [TransientOnly, TransientOnlyByDelay])
+    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
     def test_a_transient_error_follows_the_schedule(self, strategy_type: type[ExponentialRetry]) -> None:
         strategy = strategy_type(initial_delay_seconds=1)
         assert [ask(strategy, n, TransientError()) for n in (1, 2, 3)] == pytest.approx(
             [1.0, 2.0, 4.0], abs=MICROSECOND
         )
 
-    @pytest.mark.parametrize("strategy_type", [TransientOnly, TransientOnlyByDelay])
+    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
     def test_another_error_is_given_up(self, strategy_type: type[ExponentialRetry]) -> None:
         assert ask(strategy_type(initial_delay_seconds=1), 1, KeyError()) is None
 
-    @pytest.mark.parametrize("strategy_type", [TransientOnly, TransientOnlyByDelay])
+    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
     def test_a_nack_without_exception_follows_the_schedule(self, strategy_type: type[ExponentialRetry]) -> None:
         assert ask(strategy_type(initial_delay_seconds=3)) == pytest.approx(3.0, abs=MICROSECOND)
 
-    @pytest.mark.parametrize("strategy_type", [TransientOnly, TransientOnlyByDelay])
+    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
     def test_super_still_enforces_max_attempts(self, strategy_type: type[ExponentialRetry]) -> None:
         assert ask(strategy_type(initial_delay_seconds=1, max_attempts=2), 2, TransientError()) is None
 
@@ -115,7 +116,7 @@ class TestOverriding:
         )
         assert at is None
 
-    @pytest.mark.parametrize("time_first", [True, False])
+    @each("time_first", [True, False])
     def test_overrides_of_both_methods_add_up_whichever_comes_first(self, time_first: bool) -> None:
         class Doubled(ExponentialRetry):
             def get_next_attempt_delay(self, **attempt: Any) -> float | None:
@@ -177,7 +178,7 @@ class TestNextDelay:
         next_delay(Recording(), now=NOW, **facts)  # type: ignore[arg-type]  # One dict for the call and the check.
         assert seen == facts
 
-    @pytest.mark.parametrize(
+    @each(
         ("answer", "expected"),
         [
             (None, None),
@@ -194,7 +195,7 @@ class TestNextDelay:
     def test_a_delay_is_bounded(self, answer: object, expected: float | None) -> None:
         assert ask(DelayOnly(answer)) == expected
 
-    @pytest.mark.parametrize(
+    @each(
         ("answer", "expected"),
         [
             (None, None),
@@ -218,12 +219,12 @@ class TestNextDelay:
         )
         assert delay == 6.0
 
-    @pytest.mark.parametrize("answer", [math.nan, True, "5", timedelta(seconds=5), NOW, Decimal(5)])
+    @each("answer", [math.nan, True, "5", timedelta(seconds=5), NOW, Decimal(5)])
     def test_a_delay_that_is_not_a_number_of_seconds_is_refused(self, answer: object) -> None:
         with pytest.raises(InvalidOption, match=r"DelayOnly.get_next_attempt_delay is .* it must be seconds"):
             ask(DelayOnly(answer))
 
-    @pytest.mark.parametrize("answer", [NOW.replace(tzinfo=None), 5.0, timedelta(seconds=5), NOW.date()])
+    @each("answer", [NOW.replace(tzinfo=None), 5.0, timedelta(seconds=5), NOW.date()])
     def test_a_time_that_is_not_an_aware_datetime_is_refused(self, answer: object) -> None:
         with pytest.raises(InvalidOption, match=r"AtOnly.get_next_attempt_at is .* with a time zone"):
             ask(AtOnly(answer))
@@ -238,15 +239,15 @@ class TestNextDelay:
                 continue
             assert delay is None or 0.0 <= delay <= LONGEST_DELAY_SECONDS
 
-    @pytest.mark.parametrize("strategy", [DEFAULT_RETRY, NoRetry(), DelayOnly(1), AtOnly(NOW)])
+    @each("strategy", [DEFAULT_RETRY, NoRetry(), DelayOnly(1), AtOnly(NOW)])
     def test_a_strategy_of_any_shape_passes_the_check(self, strategy: object) -> None:
         check_strategy(strategy)
 
-    @pytest.mark.parametrize("strategy", [NoRetry, ExponentialRetry, object(), 5, None])
+    @each("strategy", [NoRetry, ExponentialRetry, object(), 5, None])
     def test_what_is_no_strategy_object_is_refused(self, strategy: object) -> None:
         with pytest.raises(InvalidOption, match="pass a strategy object"):
             check_strategy(strategy)
 
-    @pytest.mark.parametrize("strategy", [DEFAULT_RETRY, NoRetry(), DelayOnly(1)])
+    @each("strategy", [DEFAULT_RETRY, NoRetry(), DelayOnly(1)])
     def test_strategies_satisfy_the_protocol(self, strategy: object) -> None:
         assert isinstance(strategy, RetryStrategyProto)

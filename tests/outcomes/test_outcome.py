@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from faststream_outbox.outcomes.outcome import (
     DONE,
     RELEASE,
@@ -21,6 +19,7 @@ from faststream_outbox.outcomes.outcome import (
     resolved,
 )
 from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
+from tests.cases import each
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ERROR = ValueError("no such order")
@@ -58,14 +57,14 @@ def final(
 
 
 class TestDecided:
-    @pytest.mark.parametrize("outcome", [DONE, RELEASE, Release(counts=True), SETTLED, Dead("rejected", ERROR)])
+    @each("outcome", [DONE, RELEASE, Release(counts=True), SETTLED, Dead("rejected", ERROR)])
     def test_stays_as_it_is(self, outcome: Outcome) -> None:
         assert final(outcome) == outcome
 
     def test_retry_keeps_its_own_delay(self) -> None:
         assert final(Retry(0.5, ERROR), NoRetry()) == Retry(0.5, ERROR)
 
-    @pytest.mark.parametrize("delay", [math.nan, math.inf, 1e300, "soon"])
+    @each("delay", [math.nan, math.inf, 1e300, "soon"])
     def test_retry_with_a_delay_that_cannot_be_written_becomes_one_that_can(self, delay: Any) -> None:
         outcome = final(Retry(delay, ERROR))
         assert isinstance(outcome, Dead) or (isinstance(outcome, Retry) and 0 <= (outcome.delay or 0) < 1e10)
@@ -113,7 +112,7 @@ class TestRetry:
 
 
 class TestUndecided:
-    @pytest.mark.parametrize(
+    @each(
         ("policy", "expected"),
         [("retry", Retry(3.0)), ("release", Release(counts=True)), ("done", DONE), ("dead", Dead("undecided"))],
     )

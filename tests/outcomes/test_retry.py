@@ -25,6 +25,7 @@ from faststream_outbox.outcomes.retry import (
     NoRetry,
     next_delay,
 )
+from tests.cases import each
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 on_a_busy_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -64,7 +65,7 @@ def delay_of(strategy: Strategy | NoRetry, attempts_count: int, *, spent: float 
 
 
 class TestSchedule:
-    @pytest.mark.parametrize(
+    @each(
         ("strategy", "expected"),
         [
             (ConstantRetry(delay_seconds=7), [7.0, 7.0, 7.0, 7.0]),
@@ -77,7 +78,6 @@ class TestSchedule:
             (ExponentialRetry(initial_delay_seconds=9, max_delay_seconds=3), [3.0, 3.0, 3.0, 3.0]),
             (NoRetry(), [None, None, None, None]),
         ],
-        ids=repr,
     )
     def test_delays_after_the_first_four_failures(
         self, strategy: Strategy | NoRetry, expected: list[float | None]
@@ -104,7 +104,7 @@ class TestSchedule:
         )
         assert at == datetime.max.replace(tzinfo=UTC)
 
-    @pytest.mark.parametrize("attempts_count", [5_000, 10**400])
+    @each("attempts_count", [5_000, 10**400])
     def test_exponential_growth_beyond_a_float_is_cut_to_the_longest_delay(self, attempts_count: int) -> None:
         assert delay_of(ExponentialRetry(initial_delay_seconds=1), attempts_count) == LONGEST_DELAY_SECONDS
 
@@ -178,7 +178,7 @@ class TestLimits:
         assert strategy.max_attempts is not None
         assert delay_of(strategy, strategy.max_attempts + over) is None
 
-    @pytest.mark.parametrize(("spent", "expected"), [(0.0, 10.0), (90.0, 10.0), (91.0, None)])
+    @each(("spent", "expected"), [(0.0, 10.0), (90.0, 10.0), (91.0, None)])
     def test_max_total_delay_counts_from_the_first_attempt_to_the_next_one(
         self, spent: float, expected: float | None
     ) -> None:
@@ -194,7 +194,7 @@ class TestLimits:
         )
         assert delay is None
 
-    @pytest.mark.parametrize("naive", ["first_attempt_at", "last_attempt_at"])
+    @each("naive", ["first_attempt_at", "last_attempt_at"])
     def test_a_naive_attempt_time_is_refused(self, naive: str) -> None:
         times = {"first_attempt_at": NOW, "last_attempt_at": NOW, naive: NOW.replace(tzinfo=None)}
         with pytest.raises(InvalidOption, match=f"{naive} is .* with a time zone"):
@@ -242,10 +242,8 @@ class TestJitter:
 
 
 class TestOptions:
-    @pytest.mark.parametrize(
-        "value", [0, -1, math.nan, math.inf, -math.inf, 10**400, True, "1", timedelta(1), Decimal(1)]
-    )
-    @pytest.mark.parametrize(
+    @each("value", [0, -1, math.nan, math.inf, -math.inf, 10**400, True, "1", timedelta(1), Decimal(1)])
+    @each(
         ("build", "name"),
         [
             (lambda v: ConstantRetry(delay_seconds=v), "delay_seconds"),
@@ -262,17 +260,17 @@ class TestOptions:
         with pytest.raises(InvalidOption, match=rf": {name}=.* cannot work: pass .* above 0"):
             build(value)
 
-    @pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "1", None])
+    @each("value", [-1, math.nan, math.inf, True, "1", None])
     def test_a_step_below_zero_or_not_finite_is_refused(self, value: Any) -> None:
         with pytest.raises(InvalidOption, match=r"step_seconds=.* pass seconds, 0 or more"):
             LinearRetry(initial_delay_seconds=1, step_seconds=value)
 
-    @pytest.mark.parametrize("value", [-0.1, 2.1, math.nan, math.inf, True, "1", None])
+    @each("value", [-0.1, 2.1, math.nan, math.inf, True, "1", None])
     def test_a_jitter_factor_outside_0_to_2_is_refused(self, value: Any) -> None:
         with pytest.raises(InvalidOption, match=r"jitter_factor=.* pass a number from 0 to 2"):
             ConstantRetry(delay_seconds=1, jitter_factor=value)
 
-    @pytest.mark.parametrize("value", [0, -1, True, 1.0, math.nan, "3"])
+    @each("value", [0, -1, True, 1.0, math.nan, "3"])
     def test_max_attempts_that_is_no_whole_number_from_1_is_refused(self, value: Any) -> None:
         with pytest.raises(InvalidOption, match=r"max_attempts=.* pass a whole number from 1, or None"):
             ConstantRetry(delay_seconds=1, max_attempts=value)
@@ -289,6 +287,6 @@ class TestOptions:
         with pytest.raises(FrozenInstanceError):
             DEFAULT_RETRY.max_attempts = 3  # type: ignore[misc]  # The mistake under test.
 
-    @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda strategy: pickle.loads(pickle.dumps(strategy))])
+    @each("duplicate", [copy.deepcopy, lambda strategy: pickle.loads(pickle.dumps(strategy))])
     def test_a_strategy_can_be_copied(self, duplicate: Callable[[object], object]) -> None:
         assert duplicate(DEFAULT_RETRY) == DEFAULT_RETRY

@@ -9,14 +9,21 @@ from psycopg.rows import dict_row
 from sqlalchemy import URL, Table, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from tests.publish.ways import WAYS, Way, plain
+from tests.publish.ways import KINDS, WAYS, Way, plain
 
 Rows = Callable[[], Sequence[dict[str, Any]]]
 
 
 @pytest.fixture(params=WAYS)
-async def way(request: pytest.FixtureRequest, database_url: URL, table: Table) -> AsyncIterator[Way]:
+async def any_way(request: pytest.FixtureRequest, database_url: URL, table: Table) -> AsyncIterator[Way]:
     """Each way to publish in turn, open and not yet begun."""
+    async with WAYS[request.param](database_url, table) as way:
+        yield way
+
+
+@pytest.fixture(params=KINDS)
+async def way(request: pytest.FixtureRequest, database_url: URL, table: Table) -> AsyncIterator[Way]:
+    """A way to publish of each kind in turn, open and not yet begun."""
     async with WAYS[request.param](database_url, table) as way:
         yield way
 

@@ -13,11 +13,11 @@ def message(body: bytes = b"{}", **fields: Any) -> Envelope:
     return Envelope(queue="orders", body=body, **fields)
 
 
-async def test_row_appears_with_the_commit_and_not_before(way: Way, rows: Rows) -> None:
-    await way.begin()
-    (id_,) = await way.publish(message(b"paid"))
+async def test_row_appears_with_the_commit_and_not_before(any_way: Way, rows: Rows) -> None:
+    await any_way.begin()
+    (id_,) = await any_way.publish(message(b"paid"))
     assert rows() == []
-    await way.commit()
+    await any_way.commit()
     assert [(row["id"], row["queue"], bytes(row["payload"])) for row in rows()] == [(id_, "orders", b"paid")]
 
 
@@ -66,8 +66,8 @@ async def test_every_message_of_a_call_has_its_own_fields(way: Way, rows: Rows) 
     await _fields_are_stored(way, rows, [_full(), bare, _full(queue="other", key="k2", priority=-7, activate_at=later)])
 
 
-async def test_every_message_of_a_call_with_timers_has_its_own_fields(way: Way, rows: Rows) -> None:
-    await _fields_are_stored(way, rows, [_full(timer_id="t1"), message(b""), _full(timer_id="t2", key=None)])
+async def test_every_message_of_a_call_with_timers_has_its_own_fields(any_way: Way, rows: Rows) -> None:
+    await _fields_are_stored(any_way, rows, [_full(timer_id="t1"), message(b""), _full(timer_id="t2", key=None)])
 
 
 def _full(**fields: Any) -> Envelope:
@@ -110,11 +110,11 @@ async def test_delay_counts_from_the_servers_clock(way: Way, rows: Rows) -> None
     assert [row["next_attempt_at"] - row["created_at"] for row in rows()] == [delay] * 4
 
 
-async def test_taken_timer_is_left_alone_and_has_no_id(way: Way, rows: Rows) -> None:
-    await way.begin()
-    (first,) = await way.publish(message(b"first", timer_id="t"))
-    again = await way.publish(message(b"x"), message(b"second", timer_id="t"), message(b"third", timer_id="u"))
-    await way.commit()
+async def test_taken_timer_is_left_alone_and_has_no_id(any_way: Way, rows: Rows) -> None:
+    await any_way.begin()
+    (first,) = await any_way.publish(message(b"first", timer_id="t"))
+    again = await any_way.publish(message(b"x"), message(b"second", timer_id="t"), message(b"third", timer_id="u"))
+    await any_way.commit()
     assert again[1] is None
     assert [(row["id"], bytes(row["payload"])) for row in rows()] == [
         (first, b"first"),
@@ -134,9 +134,9 @@ async def test_timer_can_be_cancelled_once(way: Way, rows: Rows) -> None:
     assert [row["timer_id"] for row in rows()] == ["u"]
 
 
-async def test_publishing_nothing_begins_nothing(way: Way, rows: Rows) -> None:
-    assert await way.publish() == []
-    session = way.session
+async def test_publishing_nothing_begins_nothing(any_way: Way, rows: Rows) -> None:
+    assert await any_way.publish() == []
+    session = any_way.session
     if hasattr(session, "in_transaction"):
         assert not session.in_transaction()
     elif hasattr(session, "is_in_transaction"):

@@ -12,6 +12,7 @@ from faststream_outbox.envelope import Envelope, checked
 from faststream_outbox.errors import InvalidMessageType
 from faststream_outbox.publish.rows import MOST_BYTES, checked_batch, hints_of, ids_of, insertion, portions
 from faststream_outbox.wakeup.hint import Hint
+from tests.cases import each
 
 LATER = timedelta(hours=1)
 
@@ -20,7 +21,7 @@ def message(**fields: Any) -> Envelope:
     return Envelope(**({"queue": "a", "body": b""} | fields))
 
 
-@pytest.mark.parametrize(
+@each(
     ("envelopes", "name"),
     [
         ([message()], "publish_one"),
@@ -64,7 +65,7 @@ def test_message_that_was_not_written_is_not_told() -> None:
     assert [hint.queue for hint in hints_of(rows, [None, 1])] == ["b"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("envelopes", "due_in", "later"),
     [
         ([message()], 0.0, False),
@@ -80,7 +81,7 @@ def test_hint_says_when_the_first_is_due_and_whether_others_are_later(
     assert (hint.due_in, hint.later) == (due_in, later)
 
 
-@pytest.mark.parametrize(("ago", "scan"), [(timedelta(0), False), (timedelta(milliseconds=100), False), (LATER, True)])
+@each(("ago", "scan"), [(timedelta(0), False), (timedelta(milliseconds=100), False), (LATER, True)])
 def test_message_that_was_due_long_ago_asks_for_a_look_below_the_floor(ago: timedelta, scan: bool) -> None:
     (hint,) = _hints(message(activate_at=datetime.now(UTC) - ago))
     assert (hint.due_in, hint.scan) == (0.0, scan)

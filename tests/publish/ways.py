@@ -175,3 +175,14 @@ WAYS: dict[str, Callable[[URL, Table], Any]] = {
     "raw psycopg2": _psycopg2,
     "raw psycopg2, dict rows": lambda url, table: _psycopg2(url, table, cursor_factory=RealDictCursor),
 }
+
+KINDS = (
+    "AsyncSession asyncpg",
+    "AsyncConnection psycopg",
+    "Session psycopg2",
+    "raw asyncpg from a pool",
+    "raw psycopg async, dict rows",
+    "raw psycopg",
+    "raw psycopg2, dict rows",
+)
+"""One for each way in which statements are sent and rows are read, for what does not depend on the rest."""

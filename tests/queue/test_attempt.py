@@ -1,9 +1,8 @@
 """A message that was claimed too often is not started again."""
 
-import pytest
-
 from faststream_outbox.queue import Dead
 from faststream_outbox.queue.attempt import overdelivered
+from tests.cases import each
 from tests.queue.claims import claim_of
 
 
@@ -30,7 +29,7 @@ class TestCrashLimit:
     def test_is_a_hundred_by_default(self) -> None:
         assert [verdict(deliveries, 0) for deliveries in (100, 101)] == [None, Dead("crash_loop")]
 
-    @pytest.mark.parametrize(("deliveries", "expected"), [(3, None), (4, Dead("crash_loop"))])
+    @each(("deliveries", "expected"), [(3, None), (4, Dead("crash_loop"))])
     def test_counts_deliveries_without_an_outcome(self, deliveries: int, expected: Dead | None) -> None:
         assert verdict(deliveries, 0, crash_limit=3) == expected
 

@@ -15,7 +15,7 @@ from faststream_outbox.queue import DONE, Claim, Done
 from faststream_outbox.queue.lane import BEGINNING
 from tests.queue.rig import Cost, Rig
 
-KEYS, EACH = 200, 1000
+KEYS, EACH = 200, 250
 
 FILL = """
 insert into {t} (queue, payload, key, next_attempt_at)

@@ -11,6 +11,7 @@ from faststream_outbox.errors import InvalidMessage, InvalidMessageType, Invalid
 from faststream_outbox.outcomes.retry import NoRetry
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
+from tests.cases import each
 
 COUNTS = ("max_workers", "fetch_batch_size", "crash_limit", "max_deliveries", "batch_size")
 SECONDS = ("min_fetch_interval", "max_fetch_interval", "lease_ttl_seconds")
@@ -21,50 +22,50 @@ async def handle(claim: object) -> Any: ...
 
 
 class TestNumbers:
-    @pytest.mark.parametrize("name", COUNTS)
-    @pytest.mark.parametrize("value", [0, -1])
+    @each("name", COUNTS)
+    @each("value", [0, -1])
     def test_a_count_below_one_is_refused(self, name: str, value: int) -> None:
         with pytest.raises(InvalidOption, match=f"{name} must be at least 1, not {value}"):
             WorkerOptions(**{name: value})
 
-    @pytest.mark.parametrize("name", COUNTS)
-    @pytest.mark.parametrize("value", [1.0, "1", True])
+    @each("name", COUNTS)
+    @each("value", [1.0, "1", True])
     def test_a_count_that_is_no_int_is_refused(self, name: str, value: object) -> None:
         with pytest.raises(InvalidOptionType, match=f"{name} must be an int"):
             WorkerOptions(**{name: value})
 
-    @pytest.mark.parametrize("name", ["max_workers", "fetch_batch_size", "crash_limit", *SECONDS, "batch_wait"])
+    @each("name", ["max_workers", "fetch_batch_size", "crash_limit", *SECONDS, "batch_wait"])
     def test_none_is_refused_where_a_number_is_needed(self, name: str) -> None:
         with pytest.raises(InvalidOptionType, match=f"{name} must be"):
             WorkerOptions(**{name: None})
 
-    @pytest.mark.parametrize("options", [{"batch_size": 7}, {"batch_wait": 0.5}])
+    @each("options", [{"batch_size": 7}, {"batch_wait": 0.5}])
     def test_options_of_a_batch_need_a_batch(self, options: dict[str, Any]) -> None:
         with pytest.raises(InvalidOption, match="say batch=True too"):
             WorkerOptions(**options)
 
-    @pytest.mark.parametrize("name", ["max_deliveries", "batch_size", "graceful_timeout"])
+    @each("name", ["max_deliveries", "batch_size", "graceful_timeout"])
     def test_none_is_taken_where_it_means_no_limit(self, name: str) -> None:
         assert getattr(WorkerOptions(**{name: None}), name) is None
 
-    @pytest.mark.parametrize("name", SECONDS + SECONDS_OR_ZERO)
-    @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, 1e12])
+    @each("name", SECONDS + SECONDS_OR_ZERO)
+    @each("value", [-0.1, math.nan, math.inf, 1e12])
     def test_seconds_below_zero_or_beyond_reason_are_refused(self, name: str, value: float) -> None:
         with pytest.raises(InvalidOption, match=f"{name} must be a finite number of seconds"):
             WorkerOptions(**{name: value})
 
-    @pytest.mark.parametrize("name", SECONDS + SECONDS_OR_ZERO)
-    @pytest.mark.parametrize("value", ["1", True])
+    @each("name", SECONDS + SECONDS_OR_ZERO)
+    @each("value", ["1", True])
     def test_seconds_that_are_no_number_are_refused(self, name: str, value: object) -> None:
         with pytest.raises(InvalidOptionType, match=f"{name} must be a number of seconds"):
             WorkerOptions(**{name: value})
 
-    @pytest.mark.parametrize("name", SECONDS)
+    @each("name", SECONDS)
     def test_zero_seconds_are_refused_where_something_repeats(self, name: str) -> None:
         with pytest.raises(InvalidOption, match=f"{name} must be a finite number of seconds above 0"):
             WorkerOptions(**{name: 0})
 
-    @pytest.mark.parametrize("name", SECONDS_OR_ZERO)
+    @each("name", SECONDS_OR_ZERO)
     def test_zero_seconds_are_taken_where_they_mean_at_once(self, name: str) -> None:
         assert getattr(WorkerOptions(**{name: 0}), name) == 0
 
@@ -74,20 +75,20 @@ class TestNumbers:
 
 
 class TestChoices:
-    @pytest.mark.parametrize("name", ["on_undecided", "on_lease_lost", "on_dead"])
-    @pytest.mark.parametrize("value", ["explode", None, True])
+    @each("name", ["on_undecided", "on_lease_lost", "on_dead"])
+    @each("value", ["explode", None, True])
     def test_an_unknown_policy_is_refused(self, name: str, value: object) -> None:
         with pytest.raises(InvalidOption, match=f"{name} must be one of"):
             WorkerOptions(**{name: value})
 
-    @pytest.mark.parametrize("strategy", [None, NoRetry, object(), 5])
+    @each("strategy", [None, NoRetry, object(), 5])
     def test_what_is_no_strategy_is_refused(self, strategy: object) -> None:
         with pytest.raises(InvalidOption, match=r"retry_strategy=.* cannot work"):
             WorkerOptions(retry_strategy=strategy)
 
 
 class TestMostPerCall:
-    @pytest.mark.parametrize(
+    @each(
         ("options", "expected"),
         [
             ({}, 1),
@@ -107,7 +108,7 @@ class TestQueues:
     def test_keep_their_order(self) -> None:
         assert checked_queues(["b", "a"]) == ("b", "a")
 
-    @pytest.mark.parametrize(
+    @each(
         ("queues", "error", "text"),
         [
             ([], InvalidOption, "at least one queue"),

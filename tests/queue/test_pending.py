@@ -2,12 +2,11 @@
 
 from itertools import pairwise
 
-import pytest
-
 from faststream_outbox.queue import DONE
 from faststream_outbox.queue.pending import MOST_PER_STATEMENT, Pending
 from faststream_outbox.queue.refusal import PARK_SECONDS, PARK_TIMES, is_fault_of_data, is_final
 from faststream_outbox.queue.settling import Ended
+from tests.cases import each
 from tests.queue.claims import claim_of
 
 
@@ -18,11 +17,11 @@ class Refused(Exception):
 
 
 class TestFault:
-    @pytest.mark.parametrize("state", ["22001", "22P05", "23514", "23505", "54000", "P0001", "44000"])
+    @each("state", ["22001", "22P05", "23514", "23505", "54000", "P0001", "44000"])
     def test_is_the_datas(self, state: str) -> None:
         assert is_fault_of_data(Refused(state))
 
-    @pytest.mark.parametrize(
+    @each(
         "state",
         ["28000", "28P01", "3D000", "42P01", "42501", "58030", "XX000", "08006", "53100", "57P01", "25006", None],
     )
@@ -45,7 +44,7 @@ def filled(count: int) -> tuple[Pending, list[Ended]]:
 
 
 class TestRefused:
-    @pytest.mark.parametrize("guilty", [0, 7, 99])
+    @each("guilty", [0, 7, 99])
     def test_all_but_the_guilty_one_are_written_in_few_statements(self, guilty: int) -> None:
         pending, items = filled(100)
         written: list[Ended] = []

@@ -10,6 +10,7 @@ from faststream_outbox.queue import DONE, Claim, Done, Worker
 from faststream_outbox.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
 from faststream_outbox.sql import Statement
 from faststream_outbox.sql.wire import Wire
+from tests.cases import each
 from tests.queue.claims import claim_of
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
@@ -25,13 +26,13 @@ class TestPause:
     def test_is_not_shorter_than_the_shortest(self) -> None:
         assert pause([0.001]) == SHORTEST_PAUSE
 
-    @pytest.mark.parametrize("ttl", [0.2, 1.0, 10.0, 29.0])
+    @each("ttl", [0.2, 1.0, 10.0, 29.0])
     def test_leaves_time_to_renew_before_half_the_lease_is_over(self, ttl: float) -> None:
         assert ttl / 3 + pause([ttl, 3600.0]) <= ttl / 2 + 1e-9
 
 
 class TestDue:
-    @pytest.mark.parametrize(("now", "is_due"), [(119.9, False), (120.0, True), (500.0, True)])
+    @each(("now", "is_due"), [(119.9, False), (120.0, True), (500.0, True)])
     def test_is_a_lease_that_is_a_third_of_its_time_old(self, now: float, is_due: bool) -> None:
         claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
         assert due([claim], now) == ([claim] if is_due else [])

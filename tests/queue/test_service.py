@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from faststream_outbox.service import LONGEST_PAUSE, Service, pause_after
+from tests.cases import each
 from tests.waiting import eventually
 
 
@@ -172,6 +173,6 @@ class TestPause:
     def test_doubles_with_each_failure(self) -> None:
         assert [pause_after(failures) for failures in (1, 2, 3)] == [0.05, 0.1, 0.2]
 
-    @pytest.mark.parametrize("failures", [8, 100, 10**9])
+    @each("failures", [8, 100, 10**9])
     def test_ends_at_the_longest(self, failures: int) -> None:
         assert pause_after(failures) == LONGEST_PAUSE

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from faststream_outbox.queue.lane import PATIENCE, Lane, shares
+from tests.cases import each
 
 on_a_busy_machine = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
@@ -92,7 +92,7 @@ class TestPriorities:
         turns = [by_priority(shares([lane(priority=5), low], 1, turn, now=1000.0)) for turn in range(2)]
         assert turns == [{0: 1}, {5: 1}]
 
-    @pytest.mark.parametrize("waited", [None, PATIENCE - 0.1])
+    @each("waited", [None, PATIENCE - 0.1])
     def test_one_that_has_not_waited_long_gets_nothing(self, waited: float | None) -> None:
         assert by_priority(shares([lane(priority=5), lane(waited=waited)], 10, 0, now=1000.0)) == {5: 10}
 

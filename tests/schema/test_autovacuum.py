@@ -14,6 +14,7 @@ from faststream_outbox.schema import (
     outbox_autovacuum_rollback_ddl,
     validate_schema,
 )
+from tests.cases import each
 
 
 def settings_of(table: Table, sync_engine: Engine) -> list[str] | None:
@@ -129,7 +130,7 @@ async def test_the_fix_keeps_a_threshold_of_the_users(engine: AsyncEngine, table
     assert "autovacuum_vacuum_threshold = 77," in difference.fix
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"table_name": ""}, "table_name '' is not a name"),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from sqlalchemy import MetaData
 
 from faststream_outbox.schema.compare import compare
@@ -16,6 +15,7 @@ from faststream_outbox.schema.shape import (
     described,
 )
 from faststream_outbox.schema.tables import make_outbox_table
+from tests.cases import each
 
 EXPECTED = described(
     make_outbox_table(MetaData()), schema=None, lease_columns=frozenset({"acquired_at", "acquired_token"})
@@ -59,7 +59,7 @@ def test_what_is_as_expected_has_no_differences() -> None:
     assert compare(EXPECTED, FOUND) == []
 
 
-@pytest.mark.parametrize(("building", "reported"), [(True, 0), (False, 1)])
+@each(("building", "reported"), [(True, 0), (False, 1)])
 def test_an_invalid_twin_is_reported_unless_an_index_is_being_built(building: bool, reported: int) -> None:
     twin = replace(CLAIM, name="outbox_claim_idx_ccnew", usable=False, building=building)
     assert len(compare(EXPECTED, with_indexes(CLAIM, twin))) == reported

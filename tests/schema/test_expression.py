@@ -1,11 +1,10 @@
 """Expressions and types: notation is evened out, meaning is not."""
 
-import pytest
-
 from faststream_outbox.schema.expression import canonical, canonical_default, canonical_type
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "written"),
     [
         ("(key IS NULL)", "key IS NULL"),
@@ -26,7 +25,7 @@ def test_what_postgresql_prints_equals_what_was_written(printed: str, written: s
     assert canonical(printed) == canonical(written)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ("key IS NULL", "key IS NOT NULL"),
@@ -46,7 +45,7 @@ def test_expressions_that_say_something_else_stay_different(one: str, other: str
     assert canonical(one) != canonical(other)
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "written"),
     [
         ("0", "0"),
@@ -62,7 +61,7 @@ def test_defaults_that_serve_equally_are_equal(printed: str, written: str | None
     assert canonical_default(printed) == canonical_default(written)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [("1", "0"), ("now()", "clock_timestamp()"), ("now()", None), ("'00'", "'0'"), ("''::text", None)],
 )
@@ -70,7 +69,7 @@ def test_other_defaults_are_different(one: str, other: str | None) -> None:
     assert canonical_default(one) != canonical_default(other)
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "written"),
     [
         ("character varying(255)", "VARCHAR(255)"),
@@ -84,7 +83,7 @@ def test_two_names_of_a_type_are_equal(printed: str, written: str) -> None:
     assert canonical_type(printed) == canonical_type(written)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ("character varying(255)", "character varying(64)"),

@@ -12,6 +12,7 @@ from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log import make_log_tables
 from faststream_outbox.queue import OutboxClient
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
+from tests.cases import each
 
 metadata = MetaData()
 OUTBOX = make_outbox_table(metadata)
@@ -34,8 +35,8 @@ def _broker(**tables: Any) -> OutboxBroker:
     return OutboxBroker(**{"outbox_table": OUTBOX, "dlq_table": None} | tables)
 
 
-@pytest.mark.parametrize("given", ["outbox", None, 1, LOG, Order], ids=["text", "None", "int", "log tables", "model"])
-@pytest.mark.parametrize("name", ["outbox_table", "dlq_table"])
+@each("given", ["outbox", None, 1, LOG, Order])
+@each("name", ["outbox_table", "dlq_table"])
 def test_what_is_no_table_is_refused(name: str, given: object) -> None:
     if name == "dlq_table" and given is None:
         return
@@ -65,7 +66,7 @@ def test_the_outbox_as_its_own_dead_letters_is_refused() -> None:
         _broker(dlq_table=OUTBOX)
 
 
-@pytest.mark.parametrize("given", ["outbox_log", OUTBOX, LOG.log], ids=["text", "outbox", "log"])
+@each("given", ["outbox_log", OUTBOX, LOG.log])
 def test_what_is_no_log_is_refused(given: object) -> None:
     with pytest.raises(InvalidOptionType, match="log_tables must be what make_log_tables returns"):
         _broker(log_tables=given)

@@ -13,6 +13,7 @@ from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import LogTables, Outbox, make_log_tables
 from faststream_outbox.schema import make_outbox_table
 from faststream_outbox.schema.log_tables import LogNames
+from tests.cases import each
 from tests.log.opened import delivered, put
 from tests.schema.migrations import CONVENTION, Alembic, autogenerate, downgrade, upgrade
 
@@ -122,7 +123,7 @@ def test_queue_and_log_live_on_one_metadata_under_different_names(alembic: Alemb
     alembic(command.check, metadata)
 
 
-@pytest.mark.parametrize("schema", [None, "app"])
+@each("schema", [None, "app"])
 def test_a_name_that_is_taken_on_the_metadata_is_refused_with_a_way_out(schema: str | None) -> None:
     metadata = MetaData(schema=schema)
     make_outbox_table(metadata)
@@ -130,7 +131,7 @@ def test_a_name_that_is_taken_on_the_metadata_is_refused_with_a_way_out(schema: 
         make_log_tables(metadata)
 
 
-@pytest.mark.parametrize("name", ["x" * 49, "é" * 24 + "x", "漢" * 16 + "x"], ids=["1 byte", "2 bytes", "3 bytes"])
+@each("name", ["x" * 49, "é" * 24 + "x", "漢" * 16 + "x"])
 def test_one_byte_more_than_fits_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match=r"too long: .* needs 64 bytes and PostgreSQL keeps 63"):
         make_log_tables(MetaData(), name)
@@ -152,7 +153,7 @@ def test_no_name_is_cut_by_postgresql(empty_engine: Engine) -> None:
     assert set(made.get_sequence_names()) == {places["sequence"], f"{tables.gaps.name}_id_seq"}
 
 
-@pytest.mark.parametrize("name", ["", "a\x00b"])
+@each("name", ["", "a\x00b"])
 def test_a_name_that_postgresql_cannot_store_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match="is empty or contains NUL"):
         make_log_tables(MetaData(), name)

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.schema import Names, find_differences, make_dlq_table, make_outbox_table
+from tests.cases import each
 
 Factory = Callable[[MetaData, str], Table]
 
@@ -65,8 +66,8 @@ def test_the_longest_name_is_created_uncut(
     assert live == {index.name for index in table.indexes}
 
 
-@pytest.mark.parametrize("factory", [make_outbox_table, make_dlq_table])
-@pytest.mark.parametrize("name", ["", "a\x00b"])
+@each("factory", [make_outbox_table, make_dlq_table])
+@each("name", ["", "a\x00b"])
 def test_a_name_that_postgresql_cannot_store_is_refused(factory: Factory, name: str) -> None:
     with pytest.raises(InvalidOption, match="is empty or contains NUL"):
         factory(MetaData(), name)

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import Outbox, OutboxMessage, Subscriber
+from tests.cases import each
 from tests.seeds.shop import Shop, open_shop
 
 ISubscriber: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
@@ -67,9 +68,7 @@ async def test_what_was_published_is_equal_to_what_is_read_but_for_what_was_assi
     assert dataclasses.replace(read, **assigned) == published  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "method", ["publish", "dispatch", "run", "__aiter__", "get_position", "set_position", "setup", "cleanup"]
-)
+@each("method", ["publish", "dispatch", "run", "__aiter__", "get_position", "set_position", "setup", "cleanup"])
 def test_every_method_of_the_interface_is_there(method: str) -> None:
     assert callable(getattr(Outbox, method))
 

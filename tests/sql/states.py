@@ -1,7 +1,7 @@
 """Outbox tables in the states that mislead a planner, for the guards of `test_plans`.
 
 `young`: rows but no statistics. `churned`: statistics of an empty table, indexes full of dead entries that
-an old snapshot keeps, and a few live rows. `crowded`: a million rows of many queues, analysed, with every
+an old snapshot keeps, and a few live rows. `crowded`: half a million rows of many queues, analysed, with every
 key's head leased. Each has the same queues, so that the same statements can be asked in all of them.
 """
 
@@ -124,13 +124,13 @@ def churned(dsn: str) -> Iterator[State]:
 
 @contextmanager
 def crowded(dsn: str) -> Iterator[State]:
-    """A million rows, known to the planner, and every key's head leased."""
+    """Half a million rows, known to the planner, and every key's head leased."""
     with _empty(dsn, "crowded") as state:
         state.hold(HELD)
-        state.mix(unit=110_000, depth=1_000)
+        state.mix(unit=50_000, depth=500)
         state.execute(
             "update {t} set acquired_token = gen_random_uuid(), acquired_at = now(), deliveries_count = 1"
             f" where queue = 'ledger' and id <= (select min(id) + {KEYS - 1} from {{t}} where queue = 'ledger')"
         )
         state.execute("analyze {t}")
-        yield replace(state, depth=1_000)
+        yield replace(state, depth=500)

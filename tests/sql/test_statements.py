@@ -17,6 +17,7 @@ from faststream_outbox.schema import make_outbox_table
 from faststream_outbox.schema.log_tables import LogNames, make_log_tables
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import Statement, statements
+from tests.cases import each
 
 NAMES = Names(table="outbox", dead="outbox_dlq", channel="outbox_outbox")
 LOG_NAMES = LogNames.of(make_log_tables(MetaData()))
@@ -34,7 +35,7 @@ def compiled(body: str) -> Statement:
     return package._compiled("name", "Description.", body, BARE)
 
 
-@pytest.mark.parametrize(("file", "name"), ALL)
+@each(("file", "name"), ALL)
 def test_statement_is_named_described_and_filled(file: str, name: str) -> None:
     statement = statements(file, LOG_NAMES if file in OF_THE_LOG else NAMES)[name]
     assert statement.name == name
@@ -46,7 +47,7 @@ def test_statement_is_named_described_and_filled(file: str, name: str) -> None:
     assert "/*" not in statement.dollar
 
 
-@pytest.mark.parametrize("file", FILES)
+@each("file", FILES)
 def test_names_in_a_file_are_unique(file: str) -> None:
     assert len(set(HEADINGS[file])) == len(HEADINGS[file])
 

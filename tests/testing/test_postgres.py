@@ -44,6 +44,13 @@ def reachable_directory() -> Iterator[Path]:
         yield path
 
 
+@pytest.fixture(scope="module")
+def crashable() -> Iterator[PostgresServer]:
+    """A server that the tests of this file crash, and start again."""
+    with PostgresServer.start(settings={"work_mem": "7MB"}) as server:
+        yield server
+
+
 @pytest.mark.parametrize("version", [18, pytest.param(16, marks=pytest.mark.pg16)])
 def test_starts_the_version_that_was_asked_for(version: int) -> None:
     with PostgresServer.start(version=version) as server:
@@ -62,14 +69,13 @@ async def test_socket_dsn_connects_over_the_socket(server: PostgresAddress, driv
     assert await answer(dsn, "SELECT inet_server_addr() IS NULL") is True
 
 
-def test_settings_reach_the_server() -> None:
-    with PostgresServer.start(settings={"work_mem": "7MB"}) as server:
-        assert server.run("psql", "-Atc", "SHOW work_mem") == "7MB\n"
+def test_settings_reach_the_server(crashable: PostgresServer) -> None:
+    assert crashable.run("psql", "-Atc", "SHOW work_mem") == "7MB\n"
 
 
-async def test_created_database_is_there(private_server: PostgresServer) -> None:
-    private_server.create_database("orders")
-    assert await answer(private_server.dsn("orders"), "SELECT current_database()") == "orders"
+async def test_created_database_is_there(crashable: PostgresServer) -> None:
+    crashable.create_database("orders")
+    assert await answer(crashable.dsn("orders"), "SELECT current_database()") == "orders"
 
 
 def test_failing_program_raises_with_its_own_words(server: PostgresAddress) -> None:
@@ -77,47 +83,29 @@ def test_failing_program_raises_with_its_own_words(server: PostgresAddress) -> N
         server.run("psql", "-v", "ON_ERROR_STOP=1", "-c", "SELEKT 1")
 
 
-def test_committed_rows_survive_a_crash(private_server: PostgresServer) -> None:
-    private_server.run("psql", "-c", "CREATE TABLE kept AS SELECT 42 AS number")
-    private_server.crash()
-    private_server.restart()
-    assert private_server.run("psql", "-Atc", "SELECT number FROM kept") == "42\n"
-
-
-def test_crash_waits_until_the_server_is_gone(private_server: PostgresServer) -> None:
-    pid = private_server.pid
-    private_server.crash()
+def test_crashed_server_is_gone_and_comes_back_with_what_was_committed(crashable: PostgresServer) -> None:
+    crashable.run("psql", "-c", "CREATE TABLE kept AS SELECT 42 AS number")
+    pid = crashable.pid
+    crashable.crash()
     assert not psutil.pid_exists(pid)
-
-
-def test_restart_keeps_the_port(private_server: PostgresServer) -> None:
-    dsn = private_server.dsn()
-    private_server.restart()
-    assert private_server.dsn() == dsn
-
-
-def test_restart_gives_another_postmaster(private_server: PostgresServer) -> None:
-    pid = private_server.pid
-    private_server.restart()
-    assert private_server.pid != pid
-
-
-def test_pid_of_a_crashed_server_says_what_to_do(private_server: PostgresServer) -> None:
-    private_server.crash()
     with pytest.raises(PostgresUnavailable, match=r"restart\(\)"):
-        _ = private_server.pid
+        _ = crashable.pid
+    crashable.restart()
+    assert crashable.run("psql", "-Atc", "SELECT number FROM kept") == "42\n"
 
 
-def test_stop_ends_the_server_and_removes_its_directory() -> None:
+def test_restart_keeps_the_port_and_gives_another_postmaster(crashable: PostgresServer) -> None:
+    dsn, pid = crashable.dsn(), crashable.pid
+    crashable.restart()
+    assert crashable.dsn() == dsn
+    assert crashable.pid != pid
+
+
+def test_stop_ends_the_server_and_removes_its_directory_and_may_be_called_again() -> None:
     server = PostgresServer.start()
     pid, directory = server.pid, server.data.parent
     server.stop()
     assert (psutil.pid_exists(pid), directory.exists()) == (False, False)
-
-
-def test_stop_may_be_called_again() -> None:
-    server = PostgresServer.start()
-    server.stop()
     server.stop()
 
 
@@ -144,7 +132,6 @@ async def test_server_ends_with_the_process_that_started_it(how: signal.Signals)
     child.communicate()
     await eventually(
         lambda: not running(int(pid)) and not Path(directory).exists(),
-        timeout=10,
         message=f"the postmaster {pid} and {directory} are gone",
     )
 
@@ -158,8 +145,8 @@ def running(pid: int) -> bool:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another account")
-def test_root_does_not_run_the_server_itself(private_server: PostgresServer) -> None:
-    assert psutil.Process(private_server.pid).uids().effective != 0
+def test_root_does_not_run_the_server_itself(crashable: PostgresServer) -> None:
+    assert psutil.Process(crashable.pid).uids().effective != 0
 
 
 def test_copied_programs_run(tmp_path: Path) -> None:

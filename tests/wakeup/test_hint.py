@@ -3,11 +3,11 @@
 import json
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from faststream_outbox.wakeup.hint import MAX_PAYLOAD_BYTES, Hint, merged, parsed, payloads
+from tests.cases import each
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=255)
 PRIORITIES = st.frozensets(st.integers(-32768, 32767), max_size=6)
@@ -68,7 +68,7 @@ def test_merging_does_not_depend_on_the_order(one: Hint, other: Hint, third: Hin
     assert merged(merged(one, two), three) == merged(one, merged(two, three))
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "both"),
     [
         (Hint("q", count=2), Hint("q", count=3), Hint("q", count=5)),
@@ -91,7 +91,7 @@ def test_merged_hint_says_what_both_say(one: Hint, other: Hint, both: Hint) -> N
     assert merged(one, other) == both
 
 
-@pytest.mark.parametrize("name", ["orders", "заказы", "a b", "[1]", "null", '"orders"', "outbox:orders"])
+@each("name", ["orders", "заказы", "a b", "[1]", "null", '"orders"', "outbox:orders"])
 def test_bare_name_means_that_queue(name: str) -> None:
     assert parsed(name) == ("", [Hint(name)])
 
@@ -120,7 +120,7 @@ STRANGERS = [
 ]
 
 
-@pytest.mark.parametrize("payload", STRANGERS, ids=lambda payload: payload[:60])
+@each("payload", STRANGERS)
 def test_payload_of_a_stranger_is_taken_for_a_name(payload: str) -> None:
     assert parsed(payload) == ("", [Hint(payload)])
 

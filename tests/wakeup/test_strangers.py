@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import Table
@@ -13,6 +12,7 @@ from faststream_outbox.queue.intake import MOST_UNSEEN_LANES, Intake
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.wakeup.hint import LONGEST_DUE_IN, MOST_COUNTED, MOST_PRIORITIES, Hint, parsed
 from faststream_outbox.wakeup.watcher import MOST_AHEAD, Tide
+from tests.cases import each
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel, asleep
 
@@ -69,7 +69,7 @@ def test_hints_stay_within_what_statements_take(payload: str) -> None:
         assert all(type(priority) is int and -32768 <= priority <= 32767 for priority in hint.priorities)
 
 
-@pytest.mark.parametrize("item", ABSURD, ids=lambda item: json.dumps(item)[:40])
+@each("item", ABSURD)
 def test_a_hint_out_of_bounds_is_none_of_ours(item: object) -> None:
     assert parsed(payload_of(item)) == ("", [Hint(payload_of(item))])
 

@@ -14,6 +14,7 @@ from faststream_outbox.wakeup.watcher import (
     Tide,
     Watcher,
 )
+from tests.cases import each
 
 Step = tuple[float, int | None, bool]
 """When, what the sequence says, and whether the claimers are woken."""
@@ -77,7 +78,7 @@ def _readings(tide: Tide, value: int, until: float) -> tuple[int, int]:
     return reads, pokes
 
 
-@pytest.mark.parametrize(("moved_at", "interval"), [(0.0, IDLE_INTERVAL), (float("-inf"), SLEEPY_INTERVAL)])
+@each(("moved_at", "interval"), [(0.0, IDLE_INTERVAL), (float("-inf"), SLEEPY_INTERVAL)])
 def test_idle_sequence_is_read_seldom(moved_at: float, interval: float) -> None:
     reads, pokes = _readings(Tide(last=5, moved_at=moved_at), 5, until=10.0)
     assert reads == pytest.approx(10.0 / interval, abs=2)

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.log import DuplicateMessage, Outbox, OutboxMessage
+from tests.cases import case
 from tests.log.opened import Collector, delivered, drain
 
 URI = "kafka://orders"
@@ -25,36 +26,36 @@ async def _round_trip(outbox: Outbox, message: OutboxMessage) -> OutboxMessage:
     return read
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        {"type": "OrderCreated"},
-        {},
-        [],
-        [1, {"a": [None]}],
-        "text",
-        "",
-        0,
-        -1.5,
-        1.0,
-        10**40,
-        True,
-        None,
-        "NUL \x00 inside",
-        {"NUL \x00 key": "\x00"},
-        "\\u0000",
-        "😀 é 漢",
-        "'; drop table outbox; --",
-        "%s %(a)s :b {c} $1",
-        b"",
-        b"\x00\xff bytes",
-        b'{"not": "parsed"}',
-    ],
-    ids=ascii,
-)
-async def test_a_payload_comes_back_as_it_was(outbox: Outbox, payload: Any) -> None:
-    read = (await _round_trip(outbox, OutboxMessage(URI, payload))).payload
-    assert (read, type(read)) == (payload, type(payload))
+PAYLOADS: list[Any] = [
+    {"type": "OrderCreated"},
+    {},
+    [],
+    [1, {"a": [None]}],
+    "text",
+    "",
+    0,
+    -1.5,
+    1.0,
+    10**40,
+    True,
+    None,
+    "NUL \x00 inside",
+    {"NUL \x00 key": "\x00"},
+    "\\u0000",
+    "😀 é 漢",
+    "'; drop table outbox; --",
+    "%s %(a)s :b {c} $1",
+    b"",
+    b"\x00\xff bytes",
+    b'{"not": "parsed"}',
+]
+
+
+async def test_a_payload_comes_back_as_it_was(outbox: Outbox) -> None:
+    for payload in PAYLOADS:
+        with case(payload):
+            read = (await _round_trip(outbox, OutboxMessage(URI, payload))).payload
+            assert (read, type(read)) == (payload, type(payload))
 
 
 async def test_keys_of_a_payload_keep_their_order(outbox: Outbox) -> None:
@@ -67,18 +68,30 @@ async def test_nul_in_metadata_comes_back_as_it_was(outbox: Outbox) -> None:
     assert (await _round_trip(outbox, OutboxMessage(URI, 1, metadata))).metadata == metadata
 
 
-@pytest.mark.parametrize(
-    "event_id",
-    ["abc", "", "123", 123, "é漢😀", "x" * 10_000, str(KNOWN), KNOWN, f"{{{KNOWN}}}", "a\x00b", "not-a-uuid"],
-    ids=lambda value: ascii(value)[:20],
-)
-async def test_any_event_id_is_unique_and_comes_back_as_it_was(outbox: Outbox, event_id: Any) -> None:
-    message = OutboxMessage(URI, 1, {"event_id": event_id})
-    read = await _round_trip(outbox, message)
-    assert read.metadata["event_id"] == (str(event_id) if isinstance(event_id, UUID) else event_id)
-    async with outbox.engine.connect() as connection:
-        with pytest.raises(DuplicateMessage):
-            await outbox.publish(connection, message)
+EVENT_IDS = [
+    "abc",
+    "",
+    "123",
+    124,
+    "é漢😀",
+    "x" * 10_000,
+    str(KNOWN),
+    UUID(int=7),
+    f"{{{UUID(int=8)}}}",
+    "a\x00b",
+    "no-uuid",
+]
+
+
+async def test_any_event_id_is_unique_and_comes_back_as_it_was(outbox: Outbox) -> None:
+    for event_id in EVENT_IDS:
+        with case(event_id):
+            message = OutboxMessage(URI, 1, {"event_id": event_id})
+            read = await _round_trip(outbox, message)
+            assert read.metadata["event_id"] == (str(event_id) if isinstance(event_id, UUID) else event_id)
+            async with outbox.engine.connect() as connection:
+                with pytest.raises(DuplicateMessage):
+                    await outbox.publish(connection, message)
 
 
 async def test_messages_without_an_event_id_are_never_duplicates(outbox: Outbox) -> None:
@@ -108,35 +121,33 @@ async def test_an_event_id_twice_in_one_call_is_a_duplicate(outbox: Outbox) -> N
             await outbox.publish(connection, *[OutboxMessage(URI, 1, {"event_id": "same"})] * 2)
 
 
-@pytest.mark.parametrize(
-    ("message", "error"),
-    [
-        (OutboxMessage(URI, object()), InvalidMessageType),
-        (OutboxMessage(URI, {1, 2}), InvalidMessageType),
-        (OutboxMessage(URI, datetime(2026, 1, 1)), InvalidMessageType),  # noqa: DTZ001
-        (OutboxMessage(URI, float("nan")), InvalidMessage),
-        (OutboxMessage(URI, {"a": float("inf")}), InvalidMessage),
-        (OutboxMessage(URI, "half \ud800 a letter"), InvalidMessage),
-        (OutboxMessage("", 1), InvalidMessage),
-        (OutboxMessage("a\x00b", 1), InvalidMessage),
-        (OutboxMessage("half \ud800", 1), InvalidMessage),
-        (OutboxMessage("x" * 1025, 1), InvalidMessage),
-        (OutboxMessage("é" * 513, 1), InvalidMessage),
-        (OutboxMessage(5, 1), InvalidMessageType),  # type: ignore[arg-type]
-        (OutboxMessage(URI, 1, [("a", 1)]), InvalidMessageType),  # type: ignore[arg-type]
-        (OutboxMessage(URI, 1, {"a": object()}), InvalidMessageType),
-        (OutboxMessage(URI, 1, {"event_id": 1.5}), InvalidMessageType),
-        (OutboxMessage(URI, 1, {"event_id": ["a"]}), InvalidMessageType),
-        ({"uri": URI, "payload": 1}, InvalidMessageType),
-    ],
-)
-async def test_what_cannot_be_stored_is_refused_and_the_transaction_goes_on(
-    outbox: Outbox, message: Any, error: type[Exception]
-) -> None:
+REFUSED: list[tuple[Any, type[Exception]]] = [
+    (OutboxMessage(URI, object()), InvalidMessageType),
+    (OutboxMessage(URI, {1, 2}), InvalidMessageType),
+    (OutboxMessage(URI, datetime(2026, 1, 1)), InvalidMessageType),  # noqa: DTZ001
+    (OutboxMessage(URI, float("nan")), InvalidMessage),
+    (OutboxMessage(URI, {"a": float("inf")}), InvalidMessage),
+    (OutboxMessage(URI, "half \ud800 a letter"), InvalidMessage),
+    (OutboxMessage("", 1), InvalidMessage),
+    (OutboxMessage("a\x00b", 1), InvalidMessage),
+    (OutboxMessage("half \ud800", 1), InvalidMessage),
+    (OutboxMessage("x" * 1025, 1), InvalidMessage),
+    (OutboxMessage("é" * 513, 1), InvalidMessage),
+    (OutboxMessage(5, 1), InvalidMessageType),  # type: ignore[arg-type]
+    (OutboxMessage(URI, 1, [("a", 1)]), InvalidMessageType),  # type: ignore[arg-type]
+    (OutboxMessage(URI, 1, {"a": object()}), InvalidMessageType),
+    (OutboxMessage(URI, 1, {"event_id": 1.5}), InvalidMessageType),
+    (OutboxMessage(URI, 1, {"event_id": ["a"]}), InvalidMessageType),
+    ({"uri": URI, "payload": 1}, InvalidMessageType),
+]
+
+
+async def test_what_cannot_be_stored_is_refused_and_the_transaction_goes_on(outbox: Outbox) -> None:
     async with AsyncSession(outbox.engine) as session, session.begin():
         await outbox.publish(session, OutboxMessage(URI, "before"))
-        with pytest.raises(error):
-            await outbox.publish(session, OutboxMessage(URI, "with it"), message)
+        for message, error in REFUSED:
+            with case(message), pytest.raises(error):
+                await outbox.publish(session, OutboxMessage(URI, "with it"), message)
         await outbox.publish(session, OutboxMessage(URI, "after"))
     assert await delivered(outbox) == ["before", "after"]
 

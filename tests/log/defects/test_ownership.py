@@ -6,20 +6,21 @@ import pytest
 
 from faststream_outbox.log import Outbox, OutboxMessage, slot_of
 from faststream_outbox.log.slots import partition
+from tests.cases import each
 from tests.log.opened import Collector, ask, drain
 from tests.waiting import eventually
 
 KEYS = [f"kafka://orders/order-{number}" for number in range(1000)]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 16, 255, 256])
+@each("workers", [1, 2, 3, 4, 8, 16, 255, 256])
 def test_every_uri_is_owned_by_exactly_one_of_the_workers(workers: int) -> None:
     shares = [range(lo, hi + 1) for lo, hi in (partition(worker, workers) for worker in range(workers))]
     owners = [[slot_of(uri) in share for share in shares].count(True) for uri in KEYS]
     assert owners == [1] * len(KEYS)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, 8, 16, 255, 256])
+@each("workers", [1, 2, 3, 7, 8, 16, 255, 256])
 def test_shares_of_the_workers_are_every_slot_once_and_about_equal(workers: int) -> None:
     slots: list[int] = []
     sizes: list[int] = []
