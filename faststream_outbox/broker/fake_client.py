@@ -132,6 +132,19 @@ class FakeOutboxClient(OutboxClient):
         session.commit, session.rollback, session.close = commit, rollback, rollback
         return cast("AsyncSession", session)
 
+    async def lock_within(self, session: AnySession, *claims: Claim) -> None:
+        """Refuse messages whose lease is gone."""
+        values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
+        held = {row[0] for row in self.tables.answer("lock", values)}
+        for claim in claims:
+            if claim.id not in held:
+                msg = f"The lease of message {claim.id} is gone."
+                raise LeaseLost(msg)
+
+    async def begin_within(self, session: AsyncSession, *claims: Claim) -> None:
+        """Begin a transaction that does nothing."""
+        await session.begin()
+
     async def settle_within(self, session: AnySession, *claims: Claim) -> None:
         """Finish messages with the handler's transaction."""
         values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}

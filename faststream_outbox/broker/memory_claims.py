@@ -103,6 +103,9 @@ class ClaimableTables(MemoryTables):
                     yield queue, priority, keyed, (row.next_attempt_at - now).total_seconds()
                     break
 
+    def _lock(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        return [(row.id,) for _, row in self._held(values)]
+
     def _settle_done(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for _, row in self._held(values):
             self.rows.remove(row)

@@ -24,6 +24,7 @@ from faststream_outbox.broker.response import OutboxPublishCommand, OutboxRespon
 from faststream_outbox.log.message import EVENT_ID
 from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, Done, Retry
 from faststream_outbox.service import unbroken
+from faststream_outbox.sql.isolation import is_conflict
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.subscriber import OutboxSubscriber
@@ -71,9 +72,18 @@ class OutboxMiddleware(BaseMiddleware):
         """Open the transaction of a transactional subscriber."""
         subscriber = self._subscriber()
         if self.msg is not None and subscriber is not None and subscriber.is_transactional:
-            self._session = subscriber.open_session()
-            await self._session.begin()
-            self._token = self.context.set_local(SESSION, self._session)
+            session = subscriber.open_session()
+            claims = claims_of(self.msg)
+            try:
+                await subscriber.begin_within(session, claims)
+            except BaseException as error:
+                for claim in claims:
+                    claim.error = error
+                # Nobody calls `after_processed` where this raises.
+                await session.close()
+                raise
+            self._session = session
+            self._token = self.context.set_local(SESSION, session)
 
     async def consume_scope(self, call_next: AsyncFunc, msg: StreamMessage[Any]) -> Any:
         """Remember the headers for publishers, and let a response with a queue of its own find its publisher."""
@@ -110,6 +120,7 @@ class OutboxMiddleware(BaseMiddleware):
         if exc_val is not None and not isinstance(exc_val, HandlerException):
             for claim in claims:
                 claim.error = exc_val
+            self._note_conflict(exc_val)
             subscriber = self._subscriber()
             if subscriber is not None and not subscriber.can_forward:
                 for claim in claims:
@@ -119,6 +130,11 @@ class OutboxMiddleware(BaseMiddleware):
             is_done = exc_val is None or isinstance(exc_val, AckMessage)
             await self._end_transaction(claims, is_done=is_done)
         return False
+
+    def _note_conflict(self, error: BaseException) -> None:
+        subscriber = self._subscriber()
+        if self._session is not None and subscriber is not None and is_conflict(error):
+            subscriber.conflicted()
 
     async def _end_transaction(self, claims: list[Taken], *, is_done: bool) -> None:
         session, subscriber = self._session, self._subscriber()
@@ -147,6 +163,7 @@ class OutboxMiddleware(BaseMiddleware):
                 for claim in claims:
                     claim.error = error
                     claim.decision = Retry(error=error)
+                self._note_conflict(error)
                 await session.rollback()
                 raise
         finally:

@@ -252,6 +252,18 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """A session for a transactional handler."""
         return self._outer_config.client.open_session()
 
+    async def begin_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
+        """Begin a handler's own transaction, or raise `LeaseLost`."""
+        of_queue = [claim for claim in claims if isinstance(claim, Claim)]
+        if of_queue:
+            await self._outer_config.client.begin_within(session, *of_queue)
+        else:
+            await session.begin()
+
+    def conflicted(self) -> None:
+        """A handler's transaction was in conflict with another one."""
+        self._outer_config.client.isolation.doubt()
+
     async def settle_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
         """Finish messages in a handler's own transaction, or raise `LeaseLost`."""
         of_topic = [claim for claim in claims if isinstance(claim, Delivery)]

@@ -8,11 +8,12 @@ made without one.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Table
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.errors import InvalidOption, LeaseLost
@@ -32,6 +33,7 @@ from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
+from faststream_outbox.sql.isolation import Isolation, is_conflict
 from faststream_outbox.sql.through import AnySession, Rows, through
 from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
 from faststream_outbox.uncertain import Fate, commit
@@ -42,6 +44,9 @@ from faststream_outbox.wakeup.wakeups import Wakeups
 from faststream_outbox.wakeup.watcher import Watcher
 
 logger = logging.getLogger("faststream_outbox")
+
+BEGINNINGS = 5
+"""How often a transaction is begun again that a renewal came in the way of."""
 
 
 class OutboxClient:
@@ -102,6 +107,7 @@ class OutboxClient:
         if watch:
             loops.append(("outbox watcher", self._watcher.run))
         self._services = [Service(name, loop, self._crashed) for name, loop in loops]
+        self.isolation = Isolation()
         self._detach: Callable[[], None] | None = None
         self._changing = asyncio.Lock()
 
@@ -188,15 +194,16 @@ class OutboxClient:
         the transaction holds; when it rolls back, the message is still leased.
         """
         opened = await through(session, self.table)
-        values = {
-            "ids": [claim.id for claim in claims],
-            "tokens": [claim.acquired_token for claim in claims],
-        }
-        ended = {row[0] for row in await opened.fetch(opened.sql("settle", "settle_done"), values)}
+        left: Sequence[Claim] = claims
+        # A renewal at the same moment moves the row away from where it was found: the next statement sees it.
+        for _ in range(2):
+            values = _leases(left)
+            ended = {row[0] for row in await opened.fetch(opened.sql("settle", "settle_done"), values)}
+            left = [claim for claim in left if claim.id not in ended]
+            if not left:
+                break
+        _refuse_lost(left)
         for claim in claims:
-            if claim.id not in ended:
-                msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
-                raise LeaseLost(msg)
             claim.is_handed_over = True
 
     async def control(self, name: str, values: dict[str, Any]) -> Rows:
@@ -209,8 +216,7 @@ class OutboxClient:
         """Commit a transaction that these were finished in; raises only if that has not come about."""
 
         async def ask() -> Fate:
-            values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
-            rows = await self._settle_wire.fetch(statements("settle", self.names)["renew"], values)
+            rows = await self._settle_wire.fetch(statements("settle", self.names)["renew"], _leases(claims))
             if not rows:
                 # Whoever may have taken them since has finished them too: the lease stood when they were finished here.
                 return Fate.COMMITTED
@@ -225,6 +231,32 @@ class OutboxClient:
             for claim in claims:
                 claim.is_handed_over = False
             raise
+
+    async def lock_within(self, session: AnySession, *claims: Claim) -> None:
+        """Hold messages in the session's own transaction until it ends, or raise `LeaseLost`.
+
+        A transaction that is REPEATABLE READ or SERIALIZABLE needs this as its first statement: the renewal of
+        the lease would otherwise be in conflict with `settle_within`. While it lives nobody else gets the
+        messages, also when it takes longer than the lease.
+        """
+        opened = await through(session, self.table)
+        held = {row[0] for row in await opened.fetch(opened.sql("settle", "lock"), _leases(claims))}
+        _refuse_lost([claim for claim in claims if claim.id not in held])
+
+    async def begin_within(self, session: AsyncSession, *claims: Claim) -> None:
+        """Begin the transaction in which messages will be handled and finished, on a session of `open_session`."""
+        for left in reversed(range(BEGINNINGS)):
+            await session.begin()
+            try:
+                if await self.isolation.is_strict(session):
+                    await self.lock_within(session, *claims)
+            except DBAPIError as error:
+                # The renewal came in between: nothing has been done yet, so begin again.
+                if not left or not is_conflict(error):
+                    raise
+                await session.rollback()
+            else:
+                return
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""
@@ -259,3 +291,16 @@ class OutboxClient:
 
     def _crashed(self, name: str, error: BaseException) -> None:
         self.events.emit(told.LoopCrashed(name, error))
+
+
+def _leases(claims: Sequence[Claim]) -> dict[str, list[Any]]:
+    return {
+        "ids": [claim.id for claim in claims],
+        "tokens": [claim.acquired_token for claim in claims],
+    }
+
+
+def _refuse_lost(claims: Sequence[Claim]) -> None:
+    for claim in claims:
+        msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
+        raise LeaseLost(msg)

@@ -133,7 +133,7 @@ class Settler:
             pending.refused(left, now)
         else:
             pending.failed(left, now, is_connected=is_connected)
-            self._failed(pending, now, left, error)
+            self._failed(pending, now, error)
 
     async def _write_apart(self, pending: Pending, apart: Apart) -> None:
         was_given_up = apart.error is not None
@@ -154,7 +154,7 @@ class Settler:
                 self._events.emit(refused)
         else:
             pending.failed_apart(apart, now)
-            self._failed(pending, now, [apart.item], error)
+            self._failed(pending, now, error)
 
     async def _tried(self, group: list[Ended], write: Callable[[list[Ended]], Any]) -> tuple[Exception | None, bool]:
         """The error, if it failed, and whether there was a connection by then."""
@@ -167,6 +167,7 @@ class Settler:
             is_connected = True
             await write(group)
         except Exception as error:  # noqa: BLE001 - told, and tried again
+            self._unsure.update(claim for claim, _ in group)
             return error, is_connected
         except BaseException:
             left = [item for item in group if item[0] in item[0].worker.unsettled]
@@ -179,6 +180,9 @@ class Settler:
 
     async def _settle(self, group: list[Ended]) -> None:
         written = await self._send(group)
+        if len(written) < len(group):
+            # Whoever writes to a row at the same moment moves it from where it was found: the next statement sees it.
+            written |= await self._send([item for item in group if item[0].id not in written])
         if self._unsure:
             missing = [item for item in group if item[0] in self._unsure and item[0].id not in written]
             if missing:
@@ -200,6 +204,7 @@ class Settler:
         assert apart.error is not None
         rows = await self._wire.fetch(self._sql["settle_parked"], parking(apart.item, apart.error))
         claim, outcome = apart.item
+        self._unsure.discard(claim)
         self._aftermath.settled(claim, outcome, lost=not rows)
 
     def _wrote(self, pending: Pending, now: float) -> None:
@@ -210,8 +215,7 @@ class Settler:
             if not self._failing_since:
                 self._events.emit(told.ConnectionRestored("settle", now - since))
 
-    def _failed(self, pending: Pending, now: float, group: list[Ended], error: Exception) -> None:
-        self._unsure.update(claim for claim, _ in group)
+    def _failed(self, pending: Pending, now: float, error: Exception) -> None:
         if pending not in self._failing_since or now - self._said_at >= SAY_AGAIN_SECONDS:
             self._said_at = now
             self._failing_since.setdefault(pending, now)

@@ -14,6 +14,17 @@ where ctid = any (array(
   and acquired_token = any (:tokens::uuid[])
 returning id
 
+-- name: lock
+-- Holds messages whose lease still stands until the transaction ends, and returns their ids.
+select m.id
+from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
+cross join lateral (
+    select o.id
+    from {table} o
+    where o.id = d.id and o.acquired_token = d.token
+    for update
+) m
+
 -- name: settle_retry
 -- Schedules another attempt of failed messages whose lease still stands, and returns their ids and due times.
 update {table} t

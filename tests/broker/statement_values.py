@@ -78,6 +78,7 @@ DEATH: dict[str, Any] = {
     "tracebacks": "…",
 }
 SETTLING: dict[str, dict[str, Any]] = {
+    "lock": {},
     "settle_done": {},
     "settle_retry": {"delays": 200.0, "attempts": 1},
     "settle_release": {"uncounted": 1},

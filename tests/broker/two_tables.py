@@ -25,6 +25,7 @@ FILES = {
     "claim": ("claim", "claim_keys", "find_keys", "walk_keys", "survey", "next_due"),
     "settle": (
         "settle_done", "settle_retry", "settle_release", "settle_dead", "settle_parked", "renew", "remains",
+        "lock",
     ),
     "control": ("pause", "resume", "paused", "queues", "known_queue"),
 }  # fmt: skip

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.events import table as told
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, SETTLED, Claim, NoRetry, Outcome
-from tests.queue.rig import Rig
+from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
 
@@ -181,3 +181,45 @@ class TestConnections:
         finish.set()
         await ledger.witness.wait(told.Handled, count=17)
         assert (ledger.witness.of(told.LeaseLost), len(ledger.witness.of(told.Started))) == ([], 17)
+
+
+class TestStrictIsolation:
+    @pytest.fixture(params=["REPEATABLE READ", "SERIALIZABLE"])
+    def strict(self, request: pytest.FixtureRequest, ledger: Rig) -> AsyncEngine:
+        """The engine, with transactions of that level."""
+        return ledger.engine.execution_options(isolation_level=request.param)
+
+    async def test_a_locked_message_is_settled_although_its_lease_was_to_be_renewed_meanwhile(
+        self, ledger: Rig, strict: AsyncEngine
+    ) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            async with AsyncSession(strict) as session, session.begin():
+                await ledger.client.lock_within(session, claim)
+                await write(session, claim)
+                await asyncio.sleep(1.2)
+                await ledger.client.settle_within(session, claim)
+            return SETTLED
+
+        for client in (ledger.client, ledger.another_client()):
+            await ledger.work(handle, client=client, lease_ttl_seconds=0.5, **POLLING)
+        await ledger.put("a")
+        await ledger.witness.wait(told.Handled)
+        assert (await entries(ledger), len(ledger.witness.of(told.Started))) == (["a"], 1)
+
+    async def test_a_lost_lease_cannot_be_locked(self, ledger: Rig, strict: AsyncEngine) -> None:
+        raised: list[BaseException] = []
+
+        async def handle(claim: Claim) -> Outcome:
+            await ledger.sql("update {t} set acquired_token = gen_random_uuid()")
+            try:
+                async with AsyncSession(strict) as session, session.begin():
+                    await ledger.client.lock_within(session, claim)
+            except LeaseLost as error:
+                raised.append(error)
+                raise
+            return SETTLED
+
+        await ledger.work(handle)
+        await ledger.put("a")
+        await ledger.witness.wait(told.LeaseLost)
+        assert len(raised) == 1
