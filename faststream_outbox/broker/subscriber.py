@@ -138,8 +138,9 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         if self.worker is None:
             return
         if not self._outer_config.in_memory:
-            self._forwarding = Forwarding(self.calls)
-            self._forwarding.warn(self.ack_policy)
+            forwarding = Forwarding(self.calls)
+            forwarding.warn(self.ack_policy)
+            self._forwarding = forwarding or None
         if self.can_forward:
             await self.worker.start()
         else:

@@ -11,6 +11,7 @@ from faststream_outbox import OutboxBroker
 from faststream_outbox.outcomes.retry import NoRetry
 from tests.broker.effects import EffectsShop
 from tests.broker.forwarding.nats_server import NatsServer
+from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 
 
@@ -90,6 +91,33 @@ async def test_what_runs_when_the_other_broker_stops_comes_again_uncounted(
     await app.start()
     await arrived(nats_server, b"1")
     await shop.becomes()
+    await app.stop()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_what_a_topic_delivers_when_the_other_broker_stops_comes_again_uncounted(
+    stage: Stage, nats: NatsBroker, nats_server: NatsServer, batch: bool
+) -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @stage.broker.subscriber(topic="orders", group="billing", retry_strategy=NoRetry(), batch=batch)
+    async def hand_over(numbers: Any) -> Any:
+        entered.set()
+        await go_on.wait()
+        return numbers
+
+    app = FastStream(nats, stage.broker, logger=None)
+    await app.start()
+    await stage.publish(1)
+    await entered.wait()
+    stopping = asyncio.create_task(app.stop())
+    await eventually(lambda: nats._connection is None, timeout=30)
+    go_on.set()
+    await stopping
+    assert not await stage.aside()
+    await app.start()
+    await arrived(nats_server, b"[1]" if batch else b"1")
     await app.stop()
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from faststream import AckPolicy
 from faststream.confluent import KafkaBroker as ConfluentBroker
-from faststream.kafka import KafkaBroker
+from faststream.confluent import KafkaRouter as ConfluentRouter
+from faststream.kafka import KafkaBroker, KafkaRouter
 from faststream.nats import JStream, NatsBroker, NatsRouter
-from faststream.rabbit import Channel, RabbitBroker
-from faststream.redis import RedisBroker
+from faststream.rabbit import Channel, RabbitBroker, RabbitRouter
+from faststream.redis import RedisBroker, RedisRouter
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox.errors import OutboxWarning
@@ -110,6 +111,17 @@ async def test_a_router_of_the_other_broker_is_looked_through(shop: EffectsShop)
         await shop.broker.start()
     (subscriber,) = shop.broker.subscribers
     assert not subscriber.can_forward  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("router", [NatsRouter, RabbitRouter, KafkaRouter, ConfluentRouter, RedisRouter])
+async def test_a_router_without_a_broker_does_not_keep_the_outbox_from_starting(
+    shop: EffectsShop, router: Callable[[], Any]
+) -> None:
+    forward(shop.broker, router().publisher("orders"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutboxWarning)
+        await shop.broker.start()
+    assert shop.broker.running
 
 
 async def test_a_restart_does_not_repeat_the_warning(shop: EffectsShop) -> None:
