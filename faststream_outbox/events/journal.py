@@ -19,6 +19,7 @@ Noteworthy = (
     | told.SequenceAdvanced
     | told.KeyHalted
     | told.GroupExpired
+    | told.MessagesMissed
     | told.ConnectionLost
     | told.ConnectionRestored
     | told.ListenerLost
@@ -57,7 +58,7 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
             )
         case told.LoopCrashed(name=name, error=error):
             return logging.ERROR, f"{name} crashed; it starts again.", error
-        case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired():
+        case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired() | told.MessagesMissed():
             return *_of_log(event), None
         case told.ConnectionLost(role=role, error=error):
             return logging.WARNING, f"Connection for {role} failed: {error!r}. Trying again.", None
@@ -73,7 +74,7 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
 
 
 def _of_log(
-    event: told.GapOld | told.SequenceAdvanced | told.KeyHalted | told.GroupExpired,
+    event: told.GapOld | told.SequenceAdvanced | told.KeyHalted | told.GroupExpired | told.MessagesMissed,
 ) -> tuple[int, str]:
     match event:
         case told.GapOld(log=log, age_seconds=age, sessions=sessions):
@@ -87,6 +88,9 @@ def _of_log(
             return logging.ERROR, text
         case told.GroupExpired(group=group, uri=uri, idle_seconds=idle):
             text = f"Group {group!r} ({uri or 'every uri'}) has not read for {idle / 86400:.1f} days and keeps nothing."
+            return logging.ERROR, text
+        case told.MessagesMissed(group=group, uri=uri, positions=positions):
+            text = f"{len(positions)} messages that waited in group {group!r} ({uri or 'every uri'}) are deleted."
             return logging.ERROR, text
 
 

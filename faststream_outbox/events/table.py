@@ -188,6 +188,15 @@ class GroupExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class MessagesMissed:
+    """Messages that waited in a group were deleted while it was away, as after `GroupExpired`; they are given up."""
+
+    group: str
+    uri: str
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionLost:
     """A statement failed on a connection of the library's own; it is tried again on a fresh one."""
 
@@ -246,6 +255,7 @@ Event = (
     | SlotsHeld
     | KeyHalted
     | GroupExpired
+    | MessagesMissed
     | ConnectionLost
     | ConnectionRestored
     | ListenerReady

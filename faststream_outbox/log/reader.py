@@ -100,16 +100,26 @@ class Reader(Settling):
     async def _due_batch(self, keys: list[str], size: int) -> Batch | None:
         values = {**self.group.values, "keys": keys[:size], "limit": size, "hold": self.blocked.hold}
         rows = await self.client.wire.fetch(self._asides["fetch_aside"], values)
-        for key in set(keys[:size]) - {row[2] for row in rows}:
-            # An operator has ended them.
-            self.blocked.keys.pop(key, None)
         ready = list(_in_turn(rows))[:size]
-        if not ready:
+        empty = set(keys[:size]) - {row[2] for row in rows}
+        if empty:
+            # An operator has ended them, or retention deleted their messages while the group was away.
+            await self._give_up(sorted(empty))
+        elif not ready:
             # An operator has changed what comes first.
             await self._load_blocked()
+        if not ready:
             return None
         deliveries = [Delivery.waiting(row, self.group.uri) for row in ready]
         return Batch(deliveries, list(self.holding.spans.values()), Cursor(0, 0), is_aside=True)
+
+    async def _give_up(self, keys: list[str]) -> None:
+        """End what waits under these keys and is not there any more."""
+        rows = await self._persist(self._asides["drop_missed"], {**self.group.values, "keys": keys})
+        if rows:
+            positions = tuple(sorted(row[0] for row in rows))
+            self.client.events.emit(told.MessagesMissed(self.group.name, self.group.uri, positions))
+        await self._load_blocked()
 
     async def _fresh_batch(self, size: int, *, is_idle: bool) -> Batch | None:
         timeline, wire = self.client.timeline, self.client.wire

@@ -143,6 +143,8 @@ class Recorder(ABC):
                 self._tell(known.KEYS_HALTED, {"group": group, "uri": uri}, {})
             case told.GroupExpired(group=group, uri=uri):
                 self._tell(known.GROUPS_EXPIRED, {"group": group, "uri": uri}, {})
+            case told.MessagesMissed(group=group, uri=uri, positions=positions):
+                self._tell(known.MESSAGES_MISSED, {"group": group, "uri": uri}, {}, len(positions))
             case _:
                 pass
 

@@ -65,6 +65,7 @@ GAP_AGE = Series("gap_age_seconds", "Age of the oldest number of a log that is n
 SLOTS_HELD = Series("slots_held", "Slots that a member of a group holds", ("group", "uri", "member"), "gauge")
 KEYS_HALTED = Series("keys_halted", "Keys behind which too many messages wait", ("group", "uri"))
 GROUPS_EXPIRED = Series("groups_expired", "Times that a group was found dead by retention", ("group", "uri"))
+MESSAGES_MISSED = Series("messages_missed", "Messages deleted before a group could retry them", ("group", "uri"))
 
 ALL_SERIES = (
     FETCH_BATCHES,
@@ -88,4 +89,5 @@ ALL_SERIES = (
     SLOTS_HELD,
     KEYS_HALTED,
     GROUPS_EXPIRED,
+    MESSAGES_MISSED,
 )

@@ -22,6 +22,13 @@ cross join lateral (
 join {log} l on l.position = a.position
 order by a.tick, a.position
 
+-- name: drop_missed
+-- Ends messages that wait under some keys and are in the log no more; parked ones stay, as a record.
+delete from {aside} a
+where a.consumer_group = :group::text and a.uri = :uri::text and a.key = any (:keys::text[]) and a.state <> 'parked'
+  and not exists (select from {log} l where l.position = a.position)
+returning a.position
+
 -- name: settle_aside
 -- Ends or puts off messages that wait, if their spans are still ours; returns those that were.
 with held as materialized (

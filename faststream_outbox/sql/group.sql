@@ -176,8 +176,9 @@ where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo
 returning o.lo
 
 -- name: standing
--- Where cursors stand and under which lease, and whether each could be locked: what a transaction still holds may yet
--- end either way. The locks last until the messages that were set aside have been looked at too.
+-- Where cursors stand and under which lease, and whether each could be locked.
+-- What a transaction still holds may yet end either way. The locks last until the messages that were set aside have
+-- been looked at too.
 with free as materialized (
     select o.lo, o.tick, o.position, o.epoch, o.owner
     from {offsets} o
@@ -211,15 +212,21 @@ returning o.lo
 
 -- name: heartbeat
 -- Says that a member lives, forgets those that do not, and counts the living.
+-- Waits for nobody: two that take each other for dead would wait for each other.
 with mine as (
     insert into {members} as m (consumer_group, uri, member, until)
     values (:group::text, :uri::text, :me::uuid, clock_timestamp() + make_interval(secs => :ttl::float8))
     on conflict (consumer_group, uri, member) do update set until = excluded.until
     returning xmax = 0 as is_new
-), gone as (
-    delete from {members} d
+), dead as materialized (
+    select d.member
+    from {members} d
     where d.consumer_group = :group::text and d.uri = :uri::text and d.until < clock_timestamp()
       and d.member <> :me::uuid
+    for update skip locked
+), gone as (
+    delete from {members} d using dead e
+    where d.consumer_group = :group::text and d.uri = :uri::text and d.member = e.member
 )
 select 1 + count(*), (select is_new from mine)
 from {members} o

@@ -27,6 +27,7 @@ SAMPLES: list[Event] = [
     told.SlotsHeld("billing", "orders", "member", 128, 2),
     told.KeyHalted("billing", "orders", "orders/1", 10_000),
     told.GroupExpired("billing", "orders", 86_400.0),
+    told.MessagesMissed("billing", "orders", (1, 2, 3)),
     told.ConnectionLost("claim", ERROR),
     told.ConnectionRestored("claim", 1.5),
     told.ListenerReady("outbox_outbox"),

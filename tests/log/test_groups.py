@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -11,6 +12,7 @@ from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.slots import slot_of
 from faststream_outbox.outcomes.outcome import DONE, Outcome, Retry
 from faststream_outbox.outcomes.retry import ConstantRetry
+from faststream_outbox.sql import statements
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig, covers
 from tests.waiting import eventually
@@ -296,3 +298,22 @@ async def test_key_blocked_by_one_member_is_blocked_for_its_successor(rig: LogRi
     await drain(await rig.another(), collector, "g")
     assert collector.payloads == []
     assert [row["state"] for row in await rig.asides()] == ["retry", "deferred"]
+
+
+async def test_sign_of_life_waits_for_no_other_member(rig: LogRig) -> None:
+    """Two that took each other for dead, and each began with its own row, would wait for each other for ever."""
+    sql = statements("group", rig.outbox.client.names)["heartbeat"]
+    first, second = uuid4(), uuid4()
+    values = {"group": "g", "uri": "", "ttl": 15.0}
+    for member in (first, second):
+        await rig.ask(
+            "insert into {members} (consumer_group, uri, member, until) values ('g', '', :me, now() - interval '1 h')",
+            me=member,
+        )
+    late = await rig.writer()
+    await late.connection.exec_driver_sql("select 1 from outbox_members where member = $1 for update", (first,))
+    async with asyncio.timeout(20):
+        await rig.outbox.client.wire.fetch(sql, {**values, "me": second})
+    await late.rollback()
+    await rig.outbox.client.wire.fetch(sql, {**values, "me": second})
+    assert [row["member"] for row in await rig.ask("select member from {members}")] == [second]

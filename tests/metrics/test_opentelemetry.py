@@ -39,6 +39,7 @@ OUTBOX = {
     "messaging.outbox.slots_held",
     "messaging.outbox.keys_halted",
     "messaging.outbox.groups_expired",
+    "messaging.outbox.messages_missed",
 }
 
 

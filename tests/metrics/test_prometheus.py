@@ -41,6 +41,7 @@ NEW = {
     "faststream_outbox_slots_held",
     "faststream_outbox_keys_halted",
     "faststream_outbox_groups_expired",
+    "faststream_outbox_messages_missed",
 }
 
 

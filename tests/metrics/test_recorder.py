@@ -34,6 +34,7 @@ COUNTED: dict[type[Any], dict[str, float]] = {
     told.SlotsHeld: {"slots_held": 128},
     told.KeyHalted: {"keys_halted": 1},
     told.GroupExpired: {"groups_expired": 1},
+    told.MessagesMissed: {"messages_missed": 3},
     told.ConnectionLost: {"connection_lost": 1},
     told.ConnectionRestored: {"connection_outage_seconds": 1},
     told.ListenerReady: {"listener_up": 1},
