@@ -225,7 +225,12 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
 
     @override
     async def ping(self, timeout: float | None = None) -> bool:
-        """Whether the database answers and, while consuming, every loop is alive."""
+        """Whether the database answers and, while consuming, every loop is alive.
+
+        timeout: seconds to wait for the answer; None waits for as long as the driver does.
+        """
+        if self.config.broker_config.engine is None:
+            return False
         client = self.client
         log = self.config.broker_config.log_client
         if self.running and not (client.is_healthy and (log is None or log.is_healthy)):

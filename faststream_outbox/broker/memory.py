@@ -156,9 +156,7 @@ class MemoryTables:
                 yield row.id, row.queue, row.timer_id
             elif one["conflict"] != "ignore" and taken.acquired_token is None:
                 due = one["due_at"] or now + timedelta(seconds=one["due_in"])
-                if one["conflict"] == "extend":
-                    taken.next_attempt_at = max(taken.next_attempt_at, due)
-                else:
+                if one["conflict"] == "replace" or due > taken.next_attempt_at:
                     self.rows.remove(taken)
                     self._insert(one, now, timer).id = taken.id
                 yield taken.id, taken.queue, taken.timer_id

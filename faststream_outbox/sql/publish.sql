@@ -31,7 +31,7 @@ order by m.place
 returning id
 
 -- name: publish_timers
--- Inserts messages of which some have a timer_id; a taken timer_id is left, put off or replaced, as each says.
+-- Inserts messages of which some have a timer_id; a taken timer_id is left, replaced, or replaced if that is later.
 with m as materialized (
     select u.queue, u.payload, u.headers::jsonb as headers,
            coalesce(u.due_at, statement_timestamp() + make_interval(secs => u.due_in)) as due,
@@ -52,7 +52,17 @@ with m as materialized (
     select queue, payload, headers, statement_timestamp(), due, key, priority, message_id, timer_id
     from m where conflict = 'extend' order by place
     on conflict (queue, timer_id) where timer_id is not null do update
-        set next_attempt_at = greatest(t.next_attempt_at, excluded.next_attempt_at)
+        set next_attempt_at = greatest(t.next_attempt_at, excluded.next_attempt_at),
+            payload = case when excluded.next_attempt_at > t.next_attempt_at then excluded.payload else t.payload end,
+            headers = case when excluded.next_attempt_at > t.next_attempt_at then excluded.headers else t.headers end,
+            created_at = case when excluded.next_attempt_at > t.next_attempt_at then excluded.created_at else t.created_at end,
+            key = case when excluded.next_attempt_at > t.next_attempt_at then excluded.key else t.key end,
+            priority = case when excluded.next_attempt_at > t.next_attempt_at then excluded.priority else t.priority end,
+            message_id = case when excluded.next_attempt_at > t.next_attempt_at then excluded.message_id else t.message_id end,
+            attempts_count = case when excluded.next_attempt_at > t.next_attempt_at then 0 else t.attempts_count end,
+            deliveries_count = case when excluded.next_attempt_at > t.next_attempt_at then 0 else t.deliveries_count end,
+            first_attempt_at = case when excluded.next_attempt_at > t.next_attempt_at then null else t.first_attempt_at end,
+            last_attempt_at = case when excluded.next_attempt_at > t.next_attempt_at then null else t.last_attempt_at end
         where t.acquired_token is null
     returning id, queue, timer_id
 ), replacing as (

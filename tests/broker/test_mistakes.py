@@ -107,3 +107,7 @@ def test_topic_of_a_broker_without_a_log_is_refused_where_it_is_registered(broke
 
 def test_error_of_a_missing_session_is_where_errors_are_and_where_it_was() -> None:
     assert errors.SessionRequired is producer.SessionRequired
+
+
+async def test_ping_of_a_broker_without_an_engine_says_no() -> None:
+    assert not await OutboxBroker(outbox_table=OUTBOX, dlq_table=DEAD).ping(timeout=1)

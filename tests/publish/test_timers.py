@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox.envelope import Envelope, TimerConflict
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.publish import cancel_timer, publish
 from tests.publish.conftest import Rows
@@ -52,21 +52,22 @@ async def test_same_timer_of_another_queue_is_another_timer(engine: AsyncEngine,
     assert [row["queue"] for row in rows()] == ["orders", "other"]
 
 
-async def test_extending_puts_the_timer_off_and_keeps_the_rest(engine: AsyncEngine, table: Table, rows: Rows) -> None:
-    ids = await put(engine, table, timer(b"first", activate_at=NOON, headers={"n": 1}))
-    (before,) = rows()
-    assert await put(engine, table, timer(b"second", activate_at=NOON + HOUR, timer_conflict="extend")) == ids
-    assert rows() == [before | {"next_attempt_at": NOON + HOUR}]
-
-
-async def test_extending_never_makes_a_timer_earlier(engine: AsyncEngine, table: Table, rows: Rows) -> None:
-    ids = await put(engine, table, timer(activate_at=NOON))
+@pytest.mark.parametrize("due", [NOON - HOUR, NOON], ids=["earlier", "at the same time"])
+async def test_extending_never_makes_a_timer_earlier(
+    engine: AsyncEngine, table: Table, rows: Rows, due: datetime
+) -> None:
+    ids = await put(engine, table, timer(b"first", activate_at=NOON, headers={"n": 1}, key="a"))
     before = rows()
-    assert await put(engine, table, timer(activate_at=NOON - HOUR, timer_conflict="extend")) == ids
+    assert await put(engine, table, timer(b"second", activate_at=due, timer_conflict="extend")) == ids
     assert rows() == before
 
 
-async def test_replacing_changes_everything_but_the_id(engine: AsyncEngine, table: Table, rows: Rows) -> None:
+@pytest.mark.parametrize(
+    ("conflict", "due"), [("replace", NOON - HOUR), ("replace", NOON + HOUR), ("extend", NOON + HOUR)]
+)
+async def test_replacing_and_extending_to_a_later_time_change_everything_but_the_id(
+    engine: AsyncEngine, table: Table, rows: Rows, conflict: TimerConflict, due: datetime
+) -> None:
     ids = await put(engine, table, timer(b"first", activate_at=NOON, headers={"n": 1}, key="a", priority=1))
     async with engine.begin() as connection:
         await connection.execute(
@@ -79,12 +80,12 @@ async def test_replacing_changes_everything_but_the_id(engine: AsyncEngine, tabl
     message_id = uuid4()
     replacement = timer(
         b"second",
-        activate_at=NOON - HOUR,
+        activate_at=due,
         headers={"n": 2},
         key="b",
         priority=2,
         message_id=message_id,
-        timer_conflict="replace",
+        timer_conflict=conflict,
     )
     assert await put(engine, table, replacement) == ids
     (row,) = rows()
@@ -93,7 +94,7 @@ async def test_replacing_changes_everything_but_the_id(engine: AsyncEngine, tabl
         "payload": b"second",
         "headers": {"n": 2},
         "created_at": row["created_at"],
-        "next_attempt_at": NOON - HOUR,
+        "next_attempt_at": due,
         "key": "b",
         "priority": 2,
         "message_id": message_id,
@@ -138,7 +139,7 @@ async def test_ids_of_a_mixed_call_come_in_its_order(engine: AsyncEngine, table:
         timer(b"6", timer_id=None),
     )
     stored = {row["id"]: bytes(row["payload"]) for row in rows()}
-    assert [None if id_ is None else stored[id_] for id_ in ids] == [b"0", b"1", None, b"3", b"4", b"{}", b"6"]
+    assert [None if id_ is None else stored[id_] for id_ in ids] == [b"0", b"1", None, b"3", b"4", b"5", b"6"]
     assert (ids[0], ids[5]) == (taken[2], taken[1])
 
 
