@@ -21,6 +21,8 @@ from faststream_outbox.broker.warn import warn_about_publisher
 from faststream_outbox.log.delivery import Delivery
 
 MESSAGE_ID = "message_id"
+NATS_MESSAGE_ID = "Nats-Msg-Id"
+"""What JetStream knows duplicates by."""
 PATIENCE_SECONDS = 5.0
 """How long another broker may take to start before that is told as an error."""
 HOLD_SECONDS = 1.0
@@ -98,7 +100,7 @@ def carry_id(cmd: PublishCommand, taken: Taken, group: str | None) -> None:
             if not isinstance(taken, Delivery) or taken.has_event_id:
                 # What a stream drops as a duplicate must be one: not what two publishers of a handler, or two
                 # groups of a topic, make of one message, nor what has the same position in another log.
-                ids["Nats-Msg-Id"] = ":".join(filter(None, (message_id, group, cmd.destination)))
+                ids[NATS_MESSAGE_ID] = ":".join(filter(None, (message_id, group, cmd.destination)))
             cmd.headers = {**ids, **cmd.headers}
         case "kafka" | "confluent" | "redis":
             cmd.headers = {MESSAGE_ID: message_id, **cmd.headers}

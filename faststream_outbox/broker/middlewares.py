@@ -17,7 +17,7 @@ from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.broker.forwarding import carry_id
+from faststream_outbox.broker.forwarding import MESSAGE_ID, NATS_MESSAGE_ID, carry_id
 from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Taken
 from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
@@ -29,8 +29,8 @@ from faststream_outbox.sql.isolation import is_conflict
 if TYPE_CHECKING:
     from faststream_outbox.broker.subscriber import OutboxSubscriber
 
-# The event_id too: it is the inbound message's own, and a second message under it would be a duplicate.
-_OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID)
+# Ids too: they are the inbound message's own, and a second message under one of them would be a duplicate.
+_OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID, MESSAGE_ID, NATS_MESSAGE_ID)
 
 
 def claims_of(raw: object) -> list[Taken]:

@@ -7,6 +7,7 @@ import pytest
 from faststream import AckPolicy, BaseMiddleware, FastStream
 from faststream.nats import NatsBroker, NatsPublishCommand, NatsResponse
 from faststream.response import PublishCommand
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxMessage
@@ -193,3 +194,18 @@ async def test_a_message_that_its_handler_acked_waits_until_its_result_is_publis
         await nats_server.make_stream("shop", "shop.orders")
         await is_stored(nats_server, 1)
         await shop.becomes()
+
+
+async def test_ids_of_an_earlier_message_are_not_passed_on(
+    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
+) -> None:
+    forward(shop.broker, nats, propagate_inbound_headers=True)
+    earlier = {"message_id": "of another", "Nats-Msg-Id": "of another", "tenant": "a"}
+    async with AsyncSession(shop.engine) as session, session.begin():
+        for number in (1, 2):
+            await shop.broker.publish(number, "orders", headers=earlier, session=session)
+    ids = await message_ids(shop)
+    async with FastStream(shop.broker, nats, logger=None):
+        both = await is_stored(nats_server, 2)
+    assert [each["message_id"] for each in both] == ids
+    assert [each["tenant"] for each in both] == ["a", "a"]
