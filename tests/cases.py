@@ -34,6 +34,8 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
     all_cases = list(cases)
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        assert not inspect.iscoroutinefunction(test), "nobody would await it: use pytest.mark.parametrize"
+
         def given(one: Any) -> dict[str, Any]:
             return {names: one} if isinstance(names, str) else dict(zip(names, one, strict=True))
 

@@ -47,7 +47,7 @@ class Outbox(Standing):
         self,
         session_pool: AsyncEngine | async_sessionmaker[AsyncSession],
         outbox_table: str = "outbox",
-        offsets_table: str = "outbox_offsets",
+        offsets_table: str | None = None,
         batch_size: int = 100,
         *,
         tables: LogTables | None = None,

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema.names import checked_identifier, quoted, quoted_name
+from faststream_outbox.schema.names import check_name, checked_identifier, index_name, quoted, quoted_name
 from faststream_outbox.schema.tables import NAME_LENGTH
 
 URI_LENGTH = 1024
@@ -100,17 +100,20 @@ def _channel(log: Table, schema: str | None) -> str:
 def make_log_tables(
     metadata: MetaData,
     outbox_table: str = "outbox",
-    offsets_table: str = "outbox_offsets",
+    offsets_table: str | None = None,
     *,
     partitioned: bool = False,
 ) -> LogTables:
     """Describe the log's tables on `metadata`, under its schema and naming convention.
 
-    `partitioned=True` makes the log a table partitioned by position, whose old parts are dropped instead
-    of deleted; an event_id is then unique within a partition only.
+    `outbox_table` is the name of the log; the other tables are named after it. `offsets_table` names the one
+    of the groups' positions otherwise than `…_offsets`. `partitioned=True` makes the log a table partitioned
+    by position, whose old parts are dropped instead of deleted; an event_id is then unique within a partition
+    only.
     """
     name = checked_identifier(outbox_table, _LOG_SUFFIXES)
-    offsets_name = checked_identifier(offsets_table, _OFFSETS_SUFFIXES)
+    offsets_name = f"{name}_offsets" if offsets_table is None else offsets_table
+    checked_identifier(offsets_name, _OFFSETS_SUFFIXES)
     key = name if metadata.schema is None else f"{metadata.schema}.{name}"
     if key in metadata.tables:
         msg = (
@@ -143,12 +146,12 @@ def _log(metadata: MetaData, name: str, *, partitioned: bool) -> Table:
         Column("event_id", UUID(as_uuid=True), nullable=True),
         Column("created_at", DateTime(timezone=True), nullable=False),
         Column("transaction_id", BigInteger, nullable=False),
-        CheckConstraint("(payload IS NULL) <> (body IS NULL)", name=f"{name}_body_ck"),
+        CheckConstraint("(payload IS NULL) <> (body IS NULL)", name=check_name(metadata, name, "body")),
         postgresql_partition_by="RANGE (position)" if partitioned else None,
     )
     if not partitioned:
         present = table.c.event_id.is_not(None)
-        Index(f"{name}_event_id_uq", table.c.event_id, unique=True, postgresql_where=present)
+        Index(index_name(metadata, name, "event_id_uq"), table.c.event_id, unique=True, postgresql_where=present)
     return table
 
 
@@ -161,7 +164,7 @@ def _head(metadata: MetaData, name: str) -> Table:
         Column("tick", BigInteger, nullable=False, server_default=text("0")),
         Column("snapshot", Text, nullable=True),
         Column("drawn", BigInteger, Identity(always=False), nullable=False),
-        CheckConstraint("one", name=f"{name}_one_ck"),
+        CheckConstraint("one", name=check_name(metadata, name, "one")),
         postgresql_with={"fillfactor": 10},
     )
 
@@ -176,7 +179,7 @@ def _gaps(metadata: MetaData, name: str) -> Table:
         Column("bound", BigInteger, nullable=False, server_default=text(str(NO_BOUND))),
         Column("since", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
     )
-    Index(f"{name}_bound_idx", table.c.bound)
+    Index(index_name(metadata, name, "bound_idx"), table.c.bound)
     return table
 
 
@@ -190,7 +193,7 @@ def _ticks(metadata: MetaData, name: str) -> Table:
         Column("count", Integer, nullable=False),
         Column("at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
     )
-    Index(f"{name}_at_idx", table.c.at)
+    Index(index_name(metadata, name, "at_idx"), table.c.at)
     return table
 
 
@@ -208,7 +211,7 @@ def _offsets(metadata: MetaData, name: str) -> Table:
         Column("owner", UUID(as_uuid=True), nullable=True),
         Column("until", DateTime(timezone=True), nullable=True),
         Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
-        CheckConstraint(f"lo >= 0 AND lo <= hi AND hi <= {LAST_SLOT}", name=f"{name}_slots_ck"),
+        CheckConstraint(f"lo >= 0 AND lo <= hi AND hi <= {LAST_SLOT}", name=check_name(metadata, name, "slots")),
         postgresql_with={"fillfactor": 30},
     )
 
@@ -245,5 +248,12 @@ def _aside(metadata: MetaData, name: str) -> Table:
         Column("traceback", Text, nullable=True),
     )
     columns = table.c
-    Index(f"{name}_key_idx", columns.consumer_group, columns.uri, columns.key, columns.tick, columns.position)
+    Index(
+        index_name(metadata, name, "key_idx"),
+        columns.consumer_group,
+        columns.uri,
+        columns.key,
+        columns.tick,
+        columns.position,
+    )
     return table

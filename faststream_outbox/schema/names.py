@@ -7,9 +7,9 @@ whose derived names would not fit is refused when it is described.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import Table
+from sqlalchemy import CheckConstraint, Index, MetaData, Table
 from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from faststream_outbox.errors import InvalidOption
@@ -39,6 +39,22 @@ def checked_identifier(table_name: str, suffixes: tuple[str, ...]) -> str:
         )
         raise InvalidOption(msg)
     return table_name
+
+
+def check_name(metadata: MetaData, table_name: str, part: str) -> str:
+    """The name of a check constraint: whole, or only its part where the naming convention adds the table."""
+    return part if _adds_the_table(metadata, "ck", CheckConstraint) else f"{table_name}_{part}_ck"
+
+
+def index_name(metadata: MetaData, table_name: str, part: str) -> str:
+    """The name of an index: whole, or only its part where the naming convention adds the table."""
+    return part if _adds_the_table(metadata, "ix", Index) else f"{table_name}_{part}"
+
+
+def _adds_the_table(metadata: MetaData, key: str, kind: type[CheckConstraint | Index]) -> bool:
+    conventions: Mapping[Any, Any] = metadata.naming_convention
+    convention = str(conventions.get(key) or conventions.get(kind) or "")
+    return "%(constraint_name)" in convention and "%(table_name)" in convention
 
 
 def quoted(name: str, schema: str | None = None) -> str:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
-from faststream_outbox.schema.names import checked_identifier
+from faststream_outbox.schema.names import check_name, checked_identifier, index_name
 
 NAME_LENGTH = 255
 FILLFACTOR = 45
@@ -54,16 +54,22 @@ def make_outbox_table(metadata: MetaData, table_name: str = "outbox") -> Table:
         Column("priority", SmallInteger, nullable=False, server_default=text("0")),
         # A column of its own, because a row's id is drawn anew by restores and copies, and headers are the user's.
         Column("message_id", UUID(as_uuid=True), nullable=False, server_default=text("gen_random_uuid()")),
-        CheckConstraint("(acquired_token IS NULL) = (acquired_at IS NULL)", name=f"{name}_lease_ck"),
+        CheckConstraint("(acquired_token IS NULL) = (acquired_at IS NULL)", name=check_name(metadata, name, "lease")),
         postgresql_with={"fillfactor": FILLFACTOR},
     )
     columns = table.c
     due = (columns.queue, columns.priority, columns.next_attempt_at, columns.id)
-    Index(f"{name}_claim_idx", *due, postgresql_where=columns.key.is_(None))
-    Index(f"{name}_key_due_idx", *due, postgresql_where=columns.key.is_not(None))
-    Index(f"{name}_key_idx", columns.queue, columns.key, columns.id, postgresql_where=columns.key.is_not(None))
+    Index(index_name(metadata, name, "claim_idx"), *due, postgresql_where=columns.key.is_(None))
+    Index(index_name(metadata, name, "key_due_idx"), *due, postgresql_where=columns.key.is_not(None))
     Index(
-        f"{name}_timer_id_uq",
+        index_name(metadata, name, "key_idx"),
+        columns.queue,
+        columns.key,
+        columns.id,
+        postgresql_where=columns.key.is_not(None),
+    )
+    Index(
+        index_name(metadata, name, "timer_id_uq"),
         columns.queue,
         columns.timer_id,
         unique=True,
@@ -100,6 +106,6 @@ def make_dlq_table(metadata: MetaData, table_name: str = "outbox_dlq") -> Table:
         Column("traceback", Text, nullable=True),
     )
     columns = table.c
-    Index(f"{name}_queue_failed_idx", columns.queue, columns.failed_at)
-    Index(f"{name}_key_idx", columns.queue, columns.key, postgresql_where=columns.key.is_not(None))
+    Index(index_name(metadata, name, "queue_failed_idx"), columns.queue, columns.failed_at)
+    Index(index_name(metadata, name, "key_idx"), columns.queue, columns.key, postgresql_where=columns.key.is_not(None))
     return table

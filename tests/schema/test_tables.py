@@ -114,7 +114,7 @@ def test_the_naming_convention_names_the_constraints(create: Callable[[MetaData]
     create(metadata)
     inspector = inspect(sync_engine)
     assert inspector.get_pk_constraint("events")["name"] == "pk_events"
-    assert [check["name"] for check in inspector.get_check_constraints("events")] == ["ck_events_events_lease_ck"]
+    assert [check["name"] for check in inspector.get_check_constraints("events")] == ["ck_events_lease"]
 
 
 async def test_a_convention_that_makes_a_name_too_long_is_created_and_passes_the_check(

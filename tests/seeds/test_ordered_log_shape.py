@@ -100,7 +100,8 @@ def test_the_parameters_of_the_constructor() -> None:
     assert parameters(Outbox.__init__) == {
         "session_pool": REQUIRED,
         "outbox_table": "outbox",
-        "offsets_table": "outbox_offsets",
+        # After the name of the log: `outbox_offsets` beside `outbox`.
+        "offsets_table": None,
         "batch_size": 100,
     }
 
