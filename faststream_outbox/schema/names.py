@@ -52,7 +52,7 @@ def index_name(metadata: MetaData, table_name: str, part: str) -> str:
 
 
 def _adds_the_table(metadata: MetaData, key: str, kind: type[CheckConstraint | Index]) -> bool:
-    conventions: Mapping[Any, Any] = metadata.naming_convention
+    conventions = dict[Any, Any](metadata.naming_convention)
     convention = str(conventions.get(key) or conventions.get(kind) or "")
     return "%(constraint_name)" in convention and "%(table_name)" in convention
 
