@@ -3,8 +3,8 @@
 It is made by the engine's own connection settings (SSL, `connect_args`, `async_creator`, events) but
 never taken from the application's pool, so that neither waits for the other. Each statement is a
 transaction: sent alone where that is enough, in an explicit READ COMMITTED one where a pooler stands
-in between or the database defaults to another isolation level. After any error the connection is
-thrown away and the next statement opens a fresh one: the caller decides whether to try again.
+in between or the database defaults to another isolation level. Its time limits are its own, whatever
+the role's are. After any error the connection is thrown away and the next statement opens a fresh one: the caller decides whether to try again.
 Used by the queue's and the log's loops, the listener and the notifier.
 """
 
@@ -26,7 +26,10 @@ T = TypeVar("T")
 _PROBE = "select pg_backend_pid(), current_setting('default_transaction_isolation'), pg_is_in_recovery()"
 _BEGIN = "begin isolation level read committed"
 # The server ends the transaction of a client that froze or was cut off half-way: others wait for its locks.
-_BEGIN_SEVERAL = f"{_BEGIN}; set local idle_in_transaction_session_timeout = 2000"
+_IDLE_IN_TRANSACTION = "2000"
+_SLACK = 1.0
+"""Seconds by which the server gives a statement up later than we do."""
+_HAS_TRANSACTION_TIMEOUT = 17
 
 # A plan cached while the queue was empty would be a sequential scan, and outlive the emptiness; a bitmap scan never
 # marks dead index entries; compiling takes longer than any statement here, and so does planning: left to itself the
@@ -36,6 +39,18 @@ _PLANS = (
     "set_config('jit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false)"
 )
 STATEMENT_TIMEOUT = 30.0
+
+
+def _limits(timeout: float, server_version: int) -> dict[str, str]:
+    """What a role or a database may have limited, as our statements need it."""
+    limits = {
+        "statement_timeout": str(int((timeout + _SLACK) * 1000)),
+        "lock_timeout": "0",
+        "idle_in_transaction_session_timeout": _IDLE_IN_TRANSACTION,
+    }
+    if server_version >= _HAS_TRANSACTION_TIMEOUT:
+        limits["transaction_timeout"] = "0"
+    return limits
 
 
 class Wire:
@@ -57,6 +72,7 @@ class Wire:
         self._proxied: PoolProxiedConnection | None = None
         self._driver: Any = None  # an asyncpg or psycopg connection, neither of which need be installed
         self._explicit = False
+        self._begin = _BEGIN
         self.openings = 0
         """How often it was opened: what was read before the last time may be of another server."""
         self.pooled = False
@@ -117,7 +133,7 @@ class Wire:
         driver: Any = self._driver
         results: list[Sequence[Row]] = []
         patience = "" if lock_seconds is None else f"; set local lock_timeout = {int(lock_seconds * 1000)}"
-        await driver.execute(_BEGIN_SEVERAL + patience)
+        await driver.execute(self._begin + patience)
         for statement, values in steps:
             if self._asyncpg and self.pooled:
                 rows = await (await driver.prepare(statement.dollar, name="")).fetch(*statement.arguments(values))
@@ -162,14 +178,14 @@ class Wire:
                 rows: Sequence[Row] = await driver.fetch(statement.dollar, *arguments)
                 return rows
             # No transaction block of asyncpg's: its rollback outlasts our timeout where the server falls silent.
-            await driver.execute(_BEGIN)
+            await driver.execute(self._begin)
             # The unnamed statement: nothing that another client of the pooler could stumble over.
             prepared = await driver.prepare(statement.dollar, name="")
             rows = await prepared.fetch(*arguments)
             await driver.execute("commit")
             return rows
         if self._explicit:
-            await driver.execute(_BEGIN)
+            await driver.execute(self._begin)
         cursor = await driver.execute(statement.pyformat, values, binary=True)
         rows = await cursor.fetchall() if cursor.description is not None else []
         if self._explicit:
@@ -199,11 +215,22 @@ class Wire:
             if self.pooled:
                 driver.prepare_threshold = None
         self._explicit = self.pooled or isolation != "read committed"
-        if not self.pooled:
-            await driver.execute(_PLANS)
+        await self._set_limits(driver)
         if standby:
             msg = "The engine is connected to a read-only standby. Point it at the primary."
             raise ConnectionUnusable(msg)
+
+    async def _set_limits(self, driver: Any) -> None:
+        version = driver.get_server_version()[0] if self._asyncpg else driver.info.server_version // 10_000
+        limits = _limits(self.timeout, version)
+        if self.pooled:
+            # The next transaction may run on another server connection.
+            self._begin = "; set local ".join([_BEGIN, *(f"{name} = {value}" for name, value in limits.items())])
+            return
+        self._begin = _BEGIN
+        limits["idle_session_timeout"] = "0"
+        settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits.items())
+        await driver.execute(f"{_PLANS}, {settings}")
 
     async def listen(self, channel: str, receive: Callable[[str], None], lost: Callable[[], None]) -> None:
         """Open the connection, LISTEN on `channel`, and call `receive` with each payload."""
