@@ -20,10 +20,55 @@ class ClaimableTables(MemoryTables):
             if self._is_paused(queue):
                 continue
             above = self._above(queue, priority, floor_at, floor_id, now, keyed=False)
-            taken += [row for row in above if row.is_free(now, ttl) and row not in taken][:quota]
+            free = [row for row in above if self._is_free(row, values, ttl, now)]
+            taken += [row for row in free if row not in taken][:quota]
         for row in taken:
-            self.lease(row, values["token"])
+            self._claimed(row, values)
         return [row.claimed(now, more=False) for row in taken] or [(*(None,) * 14, now, False)]
+
+    def _is_free(self, row: MemoryRow, values: Mapping[str, Any], ttl: float, now: datetime) -> bool:
+        return row.is_free(now, ttl) or row.acquired_token in values["unheard"]
+
+    def _claimed(self, row: MemoryRow, values: Mapping[str, Any]) -> None:
+        was_delivered = row.acquired_token not in values["unheard"]
+        self.lease(row, values["token"])
+        row.deliveries_count -= not was_delivered
+
+    def _claim_found(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for number, queue, ttl in zip(values["ids"], values["queues"], values["ttls"], strict=True):
+            for row in self._of(queue, keyed=False):
+                is_due = row.next_attempt_at <= now and not self._is_paused(queue)
+                if row.id == number and is_due and self._is_free(row, values, ttl, now):
+                    self._claimed(row, values)
+                    yield row.claimed(now, more=False)
+
+    def _claimable(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        asked = zip(
+            values["queues"], values["priorities"], values["from_ats"], values["from_ids"],
+            values["to_ats"], values["to_ids"], values["ttls"], strict=True,
+        )  # fmt: skip
+        for place, (queue, priority, from_at, from_id, to_at, to_id, ttl) in enumerate(asked, start=1):
+            above = [] if self._is_paused(queue) else self._above(queue, priority, from_at, from_id, now, keyed=False)
+            top = (to_at or NEVER, to_id)
+            free = [row for row in above if self._is_free(row, values, ttl, now)]
+            below = [row for row in free if (row.next_attempt_at, row.id) <= top]
+            yield from ((place, row.id, row.next_attempt_at) for row in below[: values["most"]])
+
+    def _head_of_key(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        rows = [row for row in self._of(values["queue"]) if row.key == values["key"] and row.is_active(now)]
+        return [(row.id,) for row in sorted(rows, key=lambda row: row.id)[:1]]
+
+    def _exists(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        return [(row.id,) for row in self.rows if row.id == values["id"]]
+
+    def _set_apart(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        for row in self.rows:
+            if row.id == values["id"] and self._is_free(row, values, values["ttl"], now):
+                row.release()
+                row.next_attempt_at, row.last_attempt_at = NEVER, now
+                if values["reason"] is not None:
+                    row.headers = (row.headers or {}) | {"x-outbox-failure": values["reason"]}
+                yield (row.id,)
 
     def lease(self, row: MemoryRow, token: Any) -> None:
         """Take a lease."""
@@ -56,7 +101,7 @@ class ClaimableTables(MemoryTables):
             dead = held_by_dead and any((d["queue"], d["key"]) == (queue, key) for d in self.dlq_rows)
             of_key = sorted((row for row in self._of(queue) if row.key == key), key=lambda row: row.id)
             active = [row for row in of_key if row.is_active(now)]
-            if dead or self._is_paused(queue) or not all(row.is_free(now, ttl) for row in of_key):
+            if dead or self._is_paused(queue) or not all(self._is_free(row, values, ttl, now) for row in of_key):
                 continue
             ready: list[MemoryRow] = []
             for row in active[:run]:
@@ -64,7 +109,7 @@ class ClaimableTables(MemoryTables):
                     break
                 ready.append(row)
             for row in ready:
-                self.lease(row, values["token"])
+                self._claimed(row, values)
                 yield row.claimed(now, more=len(active) > run)
 
     def _find_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
@@ -83,7 +128,9 @@ class ClaimableTables(MemoryTables):
         for key in sorted({row.key for row in rows if row.key})[: values["keys"]]:
             active = [row for row in rows if row.key == key and row.is_active(now)]
             head = min(active, key=lambda row: row.id, default=None)
-            is_claimable = head is not None and head.next_attempt_at <= now and head.is_free(now, values["ttl"])
+            is_claimable = (
+                head is not None and head.next_attempt_at <= now and self._is_free(head, values, values["ttl"], now)
+            )
             yield key, is_claimable, None if head is None else head.priority
 
     def _survey(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:

@@ -12,6 +12,7 @@ Noteworthy = (
     | told.LeaseLost
     | told.Abandoned
     | told.OutcomeRefused
+    | told.MessageSetApart
     | told.HookFailed
     | told.DrainTimedOut
     | told.LoopCrashed
@@ -48,6 +49,9 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
         case told.OutcomeRefused(queue=queue, id=id_, error=error):
             text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox."
             return logging.ERROR, text, error
+        case told.MessageSetApart(queue=queue, id=id_, error=error):
+            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {error!r}"
+            return logging.ERROR, text, None
         case told.HookFailed(hook=hook, error=error):
             return logging.ERROR, f"{hook} raised.", error
         case told.DrainTimedOut(worker=worker, seconds=seconds, running=running):

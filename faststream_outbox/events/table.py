@@ -105,6 +105,15 @@ class OutcomeRefused(MessageEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class MessageSetApart:
+    """A message could not be fetched again and again; it is parked in the outbox, and others get through."""
+
+    queue: str
+    id: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class HookFailed:
     """A function of the application's, given as an option, raised."""
 
@@ -246,6 +255,7 @@ Event = (
     | Abandoned
     | LeasesRenewed
     | OutcomeRefused
+    | MessageSetApart
     | HookFailed
     | DrainTimedOut
     | LoopCrashed

@@ -1,7 +1,7 @@
 """The client: everything that the workers of one process share for one table.
 
-Three connections at most, however many workers and queues: one claims, one settles, renews, watches
-and notifies, one listens. They open with the first worker and close with the last. The application's
+Four connections at most, however many workers and queues: one claims, one scans, one settles, renews,
+watches and notifies, one listens. They open with the first worker and close with the last. The application's
 engine is never closed. Built by the broker, or found by `OutboxClient.shared` for workers that are
 made without one.
 """
@@ -27,6 +27,7 @@ from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.intake import Intake
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.renewer import Renewer
+from faststream_outbox.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema.given import check_tables
@@ -82,10 +83,12 @@ class OutboxClient:
         self.wakeups = Wakeups(engine, self.names, self.events, notify)
         self._workers: list[Worker] = []
         self._claim_wire = Wire(engine) if wires is None else wires()
+        self._scan_wire = Wire(engine, timeout=SCAN_TIMEOUT) if wires is None else wires()
         self._settle_wire = Wire(engine) if wires is None else wires()
         listen_wire = Wire(listening(engine, listen_dsn)) if wires is None else wires()
         claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
         self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
+        scanner = Scanner(self._scan_wire, claim_sql, self.events, self.claimer)
         self.settler = Settler(
             self._settle_wire,
             settle_sql,
@@ -99,6 +102,7 @@ class OutboxClient:
         self._watcher = Watcher(self._last_id, self._poke, self._not_watching)
         loops: list[tuple[str, Callable[[], Any]]] = [
             ("outbox claimer", self.claimer.run),
+            ("outbox scanner", scanner.run),
             ("outbox settler", self.settler.run),
             ("outbox renewer", renewer.run),
         ]
@@ -169,6 +173,7 @@ class OutboxClient:
             for service in self._services:
                 await service.stop()
             await self._claim_wire.close()
+            await self._scan_wire.close()
             await self._settle_wire.close()
 
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:

@@ -1,14 +1,16 @@
 """What one worker wants from the claimer: its lanes, its keys, and when to look from the beginning.
 
-Pure bookkeeping on given times; the claimer asks and reports. One intake per worker.
+Pure bookkeeping on given times; the claimer and the scanner ask and report. One intake per worker.
 """
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from faststream_outbox.queue.keys import Key, KeyRing
-from faststream_outbox.queue.lane import Lane
+from faststream_outbox.queue.lane import NEVER, Lane
 from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.service import pause_after
 from faststream_outbox.wakeup.hint import Hint
 
 KEEP_LANE_SECONDS = 60.0
@@ -18,6 +20,9 @@ MOST_UNSEEN_LANES = 64
 """Hints may name priorities that no message has: so many are believed until a scan has seen them."""
 TRY_AGAIN_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
 """Two claims that gave way to each other must not meet again; what stays locked is left to the next look."""
+
+MOST_STRAYS = 500
+"""Messages below a lane's floor that are claimed one by one; where there are more, the floor is lowered."""
 
 LaneName = tuple[str, int, bool]
 """Queue, priority, and whether its messages have keys."""
@@ -41,9 +46,16 @@ class Intake:
         self.keys = KeyRing()
         self.lanes: dict[LaneName, Lane] = {}
         self.turn = 0
+        self.claims_from = 0.0
+        """Nothing is claimed before: the first scan tells of the priorities, but it is not waited for very long."""
         self.scan_at = 0.0
         self.earliest_scan = 0.0
         self.walked: dict[str, str] = {}
+        self.strays: dict[int, str] = {}
+        """Messages without keys that a scan found below the floors, by id, and their queues."""
+        self.suspects: dict[Key, int] = {}
+        """Keys whose claim failed, each with its priority: they are asked for alone."""
+        self._suspect_failures: dict[Key, int] = {}
         self._unseen: set[LaneName] = set()
         self._interval = options.min_fetch_interval
         self._found = False
@@ -108,25 +120,63 @@ class Intake:
         """The key is ours, or another's."""
         self._contested.pop(key, None)
 
+    def found_key(self, key: Key, priority: int) -> None:
+        """The key may have a message to claim."""
+        if key not in self.suspects:
+            self.keys.found(key, priority)
+
+    def suspect(self, key: Key, priority: int, now: float, *, alone: bool) -> None:
+        """A claim of this key failed, together with others or alone."""
+        if alone:
+            failures = self._suspect_failures[key] = self._suspect_failures.get(key, 0) + 1
+            self._again[key] = (now + pause_after(failures), priority)
+            self.suspects.pop(key, None)
+        else:
+            self.suspects[key] = priority
+
+    def cleared(self, key: Key) -> None:
+        """A claim of this key worked."""
+        self.suspects.pop(key, None)
+        self._suspect_failures.pop(key, None)
+
+    def found_below(self, lane: Lane, rows: Sequence[tuple[datetime, int]]) -> None:
+        """These messages lie below the lane's floor and could be claimed, the oldest first."""
+        if len(rows) >= MOST_STRAYS:
+            lane.lower(*rows[0])
+        else:
+            self.strays.update((number, lane.queue) for _, number in rows)
+
     def awaken(self, now: float) -> None:
         """Mark the lanes and the keys whose time has come."""
         for key, (at, priority) in list(self._again.items()):
             if at <= now:
                 del self._again[key]
-                self.keys.found(key, priority)
+                if key in self._suspect_failures:
+                    self.suspects[key] = priority
+                else:
+                    self.keys.found(key, priority)
         for lane in self.lanes.values():
             lane.awaken(now)
 
     def wet(self, *, keyed: bool) -> list[Lane]:
-        """The lanes that may have something to claim."""
-        return [lane for lane in self.lanes.values() if lane.keyed is keyed and lane.is_wet]
+        """The lanes that may have something to claim, without those that failed."""
+        return [lane for lane in self.lanes.values() if lane.keyed is keyed and lane.is_wet and not lane.failures]
+
+    def failing(self, now: float) -> Lane | None:
+        """A lane without keys that failed and may be tried again: the one that has waited longest."""
+        lanes = [
+            lane
+            for lane in self.lanes.values()
+            if lane.failures and lane.is_wet and not lane.keyed and lane.retry_at <= now
+        ]
+        return min(lanes, key=lambda lane: lane.retry_at, default=None)
 
     def found(self) -> None:
         """Something was claimed: the queue is not idle."""
         self._found = True
 
     def scanned(self, seen: Mapping[LaneName, None], now: float, took: float) -> None:
-        """A look from the beginning starts: `seen` are the lanes that have messages."""
+        """A look from the beginning has ended: `seen` are the lanes that have messages."""
         self._interval = next_interval(self._interval, self.options, found=self._found)
         self._found = False
         spread = 1.0 + random.uniform(-JITTER, JITTER)
@@ -140,12 +190,11 @@ class Intake:
             if name not in seen and not is_plain and now - lane.hinted_at > KEEP_LANE_SECONDS and not lane.is_wet:
                 del self.lanes[name]
                 self._unseen.discard(name)
-            elif not lane.keyed:
-                lane.scan()
             else:
                 lane.hint(lane.hinted_at, is_precise=False)
 
     def wakes_at(self) -> float:
-        """When there is something to do even if nobody calls."""
+        """When there is something to claim even if nobody calls."""
         again = (at for at, _ in self._again.values())
-        return min(self.scan_at, *again, *(lane.due_at for lane in self.lanes.values()))
+        retries = (lane.retry_at for lane in self.lanes.values() if lane.failures and lane.is_wet)
+        return min(self.claims_from or NEVER, *again, *retries, *(lane.due_at for lane in self.lanes.values()))

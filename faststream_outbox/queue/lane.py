@@ -3,19 +3,27 @@
 A claim starts its index scan at the lane's floor, so that leased rows and dead index entries below
 it are not walked again and again. The floor may be too high for three reasons, each with its cure:
 publishers overlap, so rows appear a little below it (after a hint it is lowered by a grace); a row is
-released or its lease runs out (the owner's scan starts from the beginning, now and then); a
-transaction took very long (the same scan finds it). Pure: times are given. Used by `claimer`.
+released or its lease runs out (a scan beside the claims finds it); a transaction took very long (the
+same scan finds it). A lane whose claim failed is asked alone, and for less, until it works again.
+Pure: times are given. Used by `claimer` and `scanner`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
+
+from faststream_outbox.service import pause_after
 
 BEGINNING: datetime | None = None
 """The floor below every message."""
 GRACE = 1.0
 PATIENCE = 5.0
 AFTER_ALL_IDS = 2**63 - 1
+
+NO_LIMIT = 2**31 - 1
+FIRST_YEAR = 2
+"""What lies before it is shown as its beginning."""
 
 NEVER = float("inf")
 
@@ -38,6 +46,13 @@ class Lane:
     seen_at: datetime | None = None
     """When the last look began that also looked below the floor, on the server's clock."""
     looks_below: bool = False
+    is_lowered: bool = False
+    """Whether the floor was lowered since the last look began."""
+    most: int = NO_LIMIT
+    """How many messages to ask for at most."""
+    failures: int = 0
+    """Claims of this lane that failed in a row; after the first it is asked alone."""
+    retry_at: float = 0.0
 
     def hint(self, now: float, *, is_precise: bool = True) -> None:
         """There may be new messages, also a little below the floor, and later ones unless the hint is precise."""
@@ -50,11 +65,32 @@ class Lane:
         """A message falls due then."""
         self.due_at = min(self.due_at, at)
 
-    def scan(self) -> None:
-        """Start from the beginning with the next claim."""
-        self.floor_at, self.floor_id = BEGINNING, 0
-        self.is_wet, self.wants_rewind = True, False
-        self.is_due_known = False
+    def lower(self, at: datetime, number: int) -> None:
+        """Many messages can be claimed from there on."""
+        self.floor_at, self.floor_id = (BEGINNING, 0) if at.year <= FIRST_YEAR else (at, number - 1)
+        self.is_wet = self.is_lowered = True
+
+    def skip(self, server_now: datetime) -> None:
+        """Start from now on: what lies before is left to the scan."""
+        self.floor_at, self.floor_id, self.seen_at = server_now, AFTER_ALL_IDS, server_now
+
+    def failed(self, quota: int, now: float, *, alone: bool) -> None:
+        """A claim of so many failed: ask for less, and apart from others."""
+        self.most = max(1, quota // 2)
+        self.failures += 1
+        self.retry_at = now + pause_after(self.failures) if alone else now
+        self.interrupted()
+
+    def interrupted(self) -> None:
+        """A look failed: the next must look as far below the floor as it would have."""
+        if self.looks_below:
+            self.looks_below, self.wants_rewind = False, self.floor_at is not None
+
+    def worked(self, *, quickly: bool) -> None:
+        """A claim worked; asked for twice as many next time if it took little of its time."""
+        self.failures, self.retry_at = 0, 0.0
+        if quickly and self.most < NO_LIMIT:
+            self.most = min(2 * self.most, NO_LIMIT)
 
     def start(self) -> tuple[datetime | None, int]:
         """Where the next look starts: at the floor, or below it by what may have appeared since the last such look.
@@ -62,6 +98,7 @@ class Lane:
         What was not there at that look committed after it, and so fell due at most a grace before it. In a
         backlog the floor is older than that, and nothing is walked twice.
         """
+        self.is_lowered = False
         if self.floor_at is None:
             self.looks_below = True
         elif self.wants_rewind:
@@ -75,6 +112,8 @@ class Lane:
         """A look from the floor has ended: `last` is the last row seen, `full` if there may be more."""
         if self.looks_below:
             self.seen_at, self.looks_below = server_now, False
+        if self.is_lowered:
+            return
         if full and last is not None:
             self.floor_at, self.floor_id = last
             return
@@ -132,3 +171,14 @@ def _by_priority(lanes: list[Lane], quota: int, now: float) -> list[tuple[Lane, 
             # Not all who waited found a place: the others go first next time.
             lane.passed_over_since = now
     return [(first, left), *result]
+
+
+def places(lanes: Sequence[Lane]) -> dict[str, Any]:
+    """Values of a statement that looks at these lanes from where each should start."""
+    starts = [lane.start() for lane in lanes]
+    return {
+        "queues": [lane.queue for lane in lanes],
+        "priorities": [lane.priority for lane in lanes],
+        "floor_ats": [at for at, _ in starts],
+        "floor_ids": [number for _, number in starts],
+    }

@@ -15,22 +15,109 @@ with lane as materialized (
         where o.queue = l.queue and o.priority = l.priority and o.key is null
           and (o.next_attempt_at, o.id) > (l.floor_at, l.floor_id)
           and o.next_attempt_at <= now()
-          and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => l.ttl))
+          and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => l.ttl)
+               or o.acquired_token = any (:unheard::uuid[]))
         order by o.queue, o.priority, o.next_attempt_at, o.id
         limit l.quota
         for update skip locked
     ) m
 ), taken as (
     update {table} o
-    set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
+    set acquired_token = :token::uuid, acquired_at = now(),
+        -- A claim whose answer was lost delivered nothing.
+        deliveries_count = least(o.deliveries_count, 9223372036854775806)
+                           + case when o.acquired_token = any (:unheard::uuid[]) then 0 else 1 end
     where o.ctid = any (array(select place from picked))
-    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
-              o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id
+    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count,
+              least(greatest(o.created_at, '0002-01-01Z'), '9998-12-31Z'),
+              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
+              case when o.first_attempt_at is not null
+                  then least(greatest(o.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+              case when o.last_attempt_at is not null
+                  then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+              o.timer_id, o.key, o.priority, o.message_id
 )
 select t.*, now(), false
 from (values (1)) as always (one)
 left join taken t on true
+
+-- name: claim_found
+-- Leases keyless messages that a scan has found, by id, where they can still be claimed.
+with picked as materialized (
+    select m.place
+    from unnest(:ids::bigint[], :queues::text[], :ttls::float8[]) as d (id, queue, ttl)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.queue = d.queue and o.key is null
+          and o.next_attempt_at <= now()
+          and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => d.ttl)
+               or o.acquired_token = any (:unheard::uuid[]))
+          and not exists (select from {table} p where p.queue = '$paused' and p.timer_id = d.queue)
+        for update skip locked
+    ) m
+), taken as (
+    update {table} o
+    set acquired_token = :token::uuid, acquired_at = now(),
+        deliveries_count = least(o.deliveries_count, 9223372036854775806)
+                           + case when o.acquired_token = any (:unheard::uuid[]) then 0 else 1 end
+    where o.ctid = any (array(select place from picked))
+    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count,
+              least(greatest(o.created_at, '0002-01-01Z'), '9998-12-31Z'),
+              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
+              case when o.first_attempt_at is not null
+                  then least(greatest(o.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+              case when o.last_attempt_at is not null
+                  then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+              o.timer_id, o.key, o.priority, o.message_id
+)
+select t.*, now(), false
+from taken t
+
+-- name: claimable
+-- Ids of keyless messages that could be claimed between two places of each lane, in due order; locks nothing.
+select l.n, m.id, least(greatest(m.next_attempt_at, '0002-01-01Z'), '9998-12-31Z')
+from unnest(:queues::text[], :priorities::smallint[], :from_ats::timestamptz[], :from_ids::bigint[],
+            :to_ats::timestamptz[], :to_ids::bigint[], :ttls::float8[])
+     with ordinality as l (queue, priority, from_at, from_id, to_at, to_id, ttl, n)
+cross join lateral (
+    select o.id, o.next_attempt_at
+    from {table} o
+    where o.queue = l.queue and o.priority = l.priority and o.key is null
+      and (o.next_attempt_at, o.id) > (coalesce(l.from_at, '-infinity'), l.from_id)
+      and (o.next_attempt_at, o.id) <= (coalesce(l.to_at, 'infinity'), l.to_id)
+      and o.next_attempt_at <= now()
+      and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => l.ttl)
+           or o.acquired_token = any (:unheard::uuid[]))
+    order by o.queue, o.priority, o.next_attempt_at, o.id
+    limit :most
+) m
+where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = l.queue)
+order by l.n, m.next_attempt_at, m.id
+
+-- name: head_of_key
+-- The id of the message that a claim of a key would take first, without its content.
+select o.id
+from {table} o
+where o.queue = :queue and o.key = :key
+  and (o.deliveries_count > 0 or o.last_attempt_at is not null or o.next_attempt_at <= now())
+order by o.queue, o.key, o.id
+limit 1
+
+-- name: exists
+-- The id of a message, if there is one.
+select o.id from {table} o where o.id = :id
+
+-- name: set_apart
+-- Puts a message out of reach of every claim where nobody holds it, without reading its content.
+update {table} o
+set next_attempt_at = 'infinity', acquired_token = null, acquired_at = null, last_attempt_at = clock_timestamp(),
+    headers = case when :reason::text is null then o.headers
+                   else coalesce(o.headers, '{}'::jsonb) || jsonb_build_object('x-outbox-failure', :reason::text) end
+where o.id = :id
+  and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => :ttl)
+       or o.acquired_token = any (:unheard::uuid[]))
+returning o.id
 
 -- name: claim_keys
 -- Leases, for each key, the run of its first due messages, if nobody holds any message near its head.
@@ -50,7 +137,8 @@ with wanted as materialized (
     cross join lateral (
         select array_agg(h.place) as places, array_agg(h.acquired_token) as tokens, array_agg(h.id) as ids,
                array_agg(h.next_attempt_at <= now()) as due,
-               bool_and(h.acquired_token is null or h.acquired_at < now() - make_interval(secs => w.ttl)) as is_free
+               bool_and(h.acquired_token is null or h.acquired_at < now() - make_interval(secs => w.ttl)
+                        or h.acquired_token = any (:unheard::uuid[])) as is_free
         from (
             select o.ctid as place, o.id, o.acquired_token, o.acquired_at, o.next_attempt_at
             from {table} o
@@ -65,13 +153,13 @@ with wanted as materialized (
       and (w.continued or cardinality(m.ids) < w.run + 8 or not exists (
           select from (
               -- Ordered, so that no plan walks other keys for it.
-              select x.acquired_at
+              select x.acquired_at, x.acquired_token
               from {table} x
               where x.queue = w.queue and x.key = w.key and x.id > m.ids[cardinality(m.ids)]
               order by x.queue, x.key, x.id
               offset 0
           ) y
-          where y.acquired_at >= now() - make_interval(secs => w.ttl)
+          where y.acquired_at >= now() - make_interval(secs => w.ttl) and y.acquired_token <> all (:unheard::uuid[])
       ))
 ), run as materialized (
     select h.n, h.length, h.more, u.place, u.token, u.id
@@ -101,11 +189,19 @@ with wanted as materialized (
     where l.held = l.length and l.n <> all (array(select n from taken_beyond))
 ), taken as (
     update {table} o
-    set acquired_token = :token::uuid, acquired_at = now(), deliveries_count = o.deliveries_count + 1
+    set acquired_token = :token::uuid, acquired_at = now(),
+        -- A claim whose answer was lost delivered nothing.
+        deliveries_count = least(o.deliveries_count, 9223372036854775806)
+                           + case when o.acquired_token = any (:unheard::uuid[]) then 0 else 1 end
     where o.ctid = any (array(select place from won))
-    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
-              o.last_attempt_at, o.timer_id, o.key, o.priority, o.message_id,
+    returning o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count,
+              least(greatest(o.created_at, '0002-01-01Z'), '9998-12-31Z'),
+              least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
+              case when o.first_attempt_at is not null
+                  then least(greatest(o.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+              case when o.last_attempt_at is not null
+                  then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+              o.timer_id, o.key, o.priority, o.message_id,
               o.acquired_at, o.id = any (array(select id from won where more))
 )
 select t.* from taken t
@@ -159,7 +255,8 @@ select s.key, coalesce(h.claimable, false), h.priority
 from step s
 left join lateral (
     select h.priority, h.next_attempt_at <= now()
-           and (h.acquired_token is null or h.acquired_at < now() - make_interval(secs => :ttl)) as claimable
+           and (h.acquired_token is null or h.acquired_at < now() - make_interval(secs => :ttl)
+                or h.acquired_token = any (:unheard::uuid[])) as claimable
     from {table} h
     where h.queue = :queue and h.key = s.key
       and (h.deliveries_count > 0 or h.last_attempt_at is not null or h.next_attempt_at <= now())

@@ -4,8 +4,9 @@ It is made by the engine's own connection settings (SSL, `connect_args`, `async_
 never taken from the application's pool, so that neither waits for the other. Each statement is a
 transaction: sent alone where that is enough, in an explicit READ COMMITTED one where a pooler stands
 in between or the database defaults to another isolation level. Its time limits are its own, whatever
-the role's are. After any error the connection is thrown away and the next statement opens a fresh one: the caller decides whether to try again.
-Used by the queue's and the log's loops, the listener and the notifier.
+the role's are. After any error the connection is thrown away and the next statement opens a fresh
+one: the caller decides whether to try again. Used by the queue's and the log's loops, the listener
+and the notifier.
 """
 
 import asyncio

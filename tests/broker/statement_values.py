@@ -30,7 +30,11 @@ def several(*messages: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def lanes(*names: tuple[str, int], token: UUID = TOKEN, floor: float | None = None, quota: int = 10) -> dict[str, Any]:
     """Values of `claim` for lanes of a queue and a priority."""
-    return places(*names, floor=floor, quota=quota) | {"ttls": [TTL] * len(names), "token": token}
+    return places(*names, floor=floor, quota=quota) | {
+        "ttls": [TTL] * len(names),
+        "token": token,
+        "unheard": [],
+    }
 
 
 def places(
@@ -59,6 +63,7 @@ def keys(*names: str, token: UUID = TOKEN, run: int = 2, held_by_dead: bool = Fa
         "held_by_dead": [held_by_dead] * many,
         "continued": [False] * many,
         "token": token,
+        "unheard": [],
     }
 
 

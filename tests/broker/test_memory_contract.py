@@ -143,7 +143,7 @@ async def test_a_claim_starts_above_the_floor_or_the_grace(two: Two, floor: floa
         await two.ask("publish_one", **message(number, due_at=-age))
         await two.ask("publish_one", **message(number + 10, due_at=-age, key=f"k{number}"))
     await two.ask("find_keys", **places(("orders", 0), ("other", 0), floor=floor, grace=grace))
-    await two.ask("claim", **places(("orders", 0), floor=floor, grace=grace), ttls=[TTL], token=TOKEN)
+    await two.ask("claim", **places(("orders", 0), floor=floor, grace=grace), ttls=[TTL], token=TOKEN, unheard=[])
     await two.compare()
 
 
@@ -178,7 +178,7 @@ async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) 
     await two.ask("claim_keys", **keys("a", run=1))
     await two.ask("settle_retry", **held(1, delays=200.0, attempts=attempt))
     await two.advance(passed)
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL)
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, unheard=[])
     await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN))
     await two.compare()
 
@@ -186,7 +186,7 @@ async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) 
 async def test_a_timer_that_was_never_begun_does_not_hold_its_key(two: Two) -> None:
     await publish(two, 1, key="a", due_in=200.0)
     await publish(two, 2, key="a")
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL)
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, unheard=[])
     await two.ask("claim_keys", **keys("a"))
     await two.compare()
 
@@ -217,7 +217,7 @@ async def test_keys_are_walked_in_order(two: Two, after: str) -> None:
     await publish(two, 4, key="d")
     await two.ask("claim_keys", **keys("d"))
     for most in (1, 2, 10):
-        await two.ask("walk_keys", queue="orders", after=after, keys=most, ttl=TTL)
+        await two.ask("walk_keys", queue="orders", after=after, keys=most, ttl=TTL, unheard=[])
 
 
 async def test_a_survey_tells_priorities_and_kinds(two: Two) -> None:
@@ -331,7 +331,7 @@ async def look(two: Two) -> None:
     """Every question that changes nothing."""
     both = [("orders", 0), ("other", 0), ("orders", 3)]
     await two.ask("find_keys", **places(*both, quota=3))
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL)
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, unheard=[])
     await two.ask("survey", queues=["orders", "other"])
     await two.ask("unprocessed_of_queue", queue="orders", limit=3)
     await two.ask(

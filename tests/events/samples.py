@@ -18,6 +18,7 @@ SAMPLES: list[Event] = [
     told.Abandoned(**OF_MESSAGE),
     told.LeasesRenewed(4),
     told.OutcomeRefused(**OF_MESSAGE, error=ERROR),
+    told.MessageSetApart("orders", 17, ERROR),
     told.HookFailed("on_terminal_failure", ERROR),
     told.DrainTimedOut("billing", 15.0, 2),
     told.LoopCrashed("outbox claimer", ERROR),

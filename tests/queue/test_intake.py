@@ -3,6 +3,7 @@
 import pytest
 
 from faststream_outbox.queue.intake import JITTER, KEEP_LANE_SECONDS, Intake, LaneName, next_interval
+from faststream_outbox.queue.lane import NEVER
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.wakeup.hint import Hint
 
@@ -112,7 +113,7 @@ class TestScan:
         intake.scanned({("orders", 7, False): None}, 200.0, 0.001)
         assert ("orders", 7, False) in intake.lanes
 
-    def test_makes_every_keyless_lane_start_from_the_beginning(self, intake: Intake) -> None:
+    def test_makes_every_lane_look_again(self, intake: Intake) -> None:
         intake.scanned({}, 200.0, 0.001)
         assert wet(intake) == {("orders", 0, False), ("mails", 0, False)}
 
@@ -150,8 +151,9 @@ class TestScan:
         intake.scanned({}, 1e9, 0.001)
         assert {("orders", 0, False), ("mails", 0, False)} <= set(intake.lanes)
 
-    def test_is_a_reason_to_wake_up(self, intake: Intake) -> None:
-        assert intake.wakes_at() == intake.scan_at
+    def test_is_no_reason_to_claim(self, intake: Intake) -> None:
+        """Scans run beside the claims."""
+        assert intake.wakes_at() == NEVER
 
 
 class TestWet:

@@ -31,14 +31,20 @@ FIND: Mapping[str, Any] = {
     **{"queues": ["orders"], "priorities": [0], "floor_ats": [BEGINNING], "floor_ids": [0]},
     **{"quotas": [500]},
 }
-WALK: Mapping[str, Any] = {"queue": "orders", "after": "", "keys": 500, "ttl": 60.0}
+WALK: Mapping[str, Any] = {"queue": "orders", "after": "", "keys": 500, "ttl": 60.0, "unheard": []}
 
 
 def claiming(keys: int, *, continued: bool) -> Mapping[str, Any]:
     return {
         "queues": ["orders"] * keys,
         "keys": [f"k{number}" for number in range(1, keys + 1)],
-        **{"runs": [1] * keys, "ttls": [60.0] * keys, "held_by_dead": [True] * keys, "token": str(uuid4())},
+        **{
+            "runs": [1] * keys,
+            "ttls": [60.0] * keys,
+            "held_by_dead": [True] * keys,
+            "token": str(uuid4()),
+            "unheard": [],
+        },
         "continued": [continued] * keys,
     }
 

@@ -59,9 +59,18 @@ class TestFloor:
     def test_a_short_look_leaves_the_lane_dry(self, dry: Lane) -> None:
         assert not dry.is_wet
 
-    def test_a_scan_starts_from_the_beginning_again(self, dry: Lane) -> None:
-        dry.scan()
-        assert (dry.is_wet, dry.floor_at, dry.floor_id) == (True, BEGINNING, 0)
+    def test_it_can_be_lowered_to_just_below_a_message(self, dry: Lane) -> None:
+        dry.lower(*LAST)
+        assert (dry.is_wet, dry.start()) == (True, (LAST[0], LAST[1] - 1))
+
+    def test_a_look_under_way_does_not_undo_the_lowering(self, lane: Lane) -> None:
+        lane.lower(*LAST)
+        lane.looked(None, SERVER_NOW, full=False)
+        assert (lane.is_wet, lane.start()) == (True, (LAST[0], LAST[1] - 1))
+
+    def test_below_the_calendar_is_the_beginning(self, dry: Lane) -> None:
+        dry.lower(datetime(2, 1, 1, tzinfo=UTC), 42)
+        assert dry.start() == (BEGINNING, 0)
 
 
 class TestRewind:
@@ -104,10 +113,11 @@ class TestRewind:
         lane.looked(None, SERVER_NOW, full=False)
         assert (lane.is_wet, lane.start()) == (True, BELOW)
 
-    def test_a_scan_starts_below_everything(self, dry: Lane) -> None:
+    def test_a_look_that_failed_is_made_again_as_far_below(self, dry: Lane) -> None:
         dry.hint(200.0)
-        dry.scan()
-        assert dry.start() == (BEGINNING, 0)
+        dry.start()
+        dry.interrupted()
+        assert (dry.is_wet, dry.start()) == (True, BELOW)
 
 
 class TestDue:
@@ -151,7 +161,33 @@ class TestDue:
         dry.hint(200.0, is_precise=False)
         assert not dry.is_due_known
 
-    def test_a_scan_makes_the_due_time_unknown(self, dry: Lane) -> None:
-        dry.is_due_known = True
-        dry.scan()
-        assert not dry.is_due_known
+
+class TestFailure:
+    def test_halves_what_is_asked_for(self, lane: Lane) -> None:
+        lane.failed(10, 100.0, alone=False)
+        assert lane.most == 5
+
+    def test_asks_for_one_at_least(self, lane: Lane) -> None:
+        lane.failed(1, 100.0, alone=True)
+        assert lane.most == 1
+
+    def test_with_others_is_tried_alone_at_once(self, lane: Lane) -> None:
+        lane.failed(10, 100.0, alone=False)
+        assert lane.retry_at == 100.0
+
+    def test_alone_is_tried_again_after_growing_pauses(self, lane: Lane) -> None:
+        pauses = []
+        for _ in range(4):
+            lane.failed(1, 100.0, alone=True)
+            pauses.append(lane.retry_at - 100.0)
+        assert pauses == sorted(set(pauses))
+
+    def test_is_over_after_a_claim_that_worked(self, lane: Lane) -> None:
+        lane.failed(10, 100.0, alone=True)
+        lane.worked(quickly=True)
+        assert (lane.failures, lane.most) == (0, 10)
+
+    def test_is_remembered_while_claims_take_nearly_all_their_time(self, lane: Lane) -> None:
+        lane.failed(10, 100.0, alone=True)
+        lane.worked(quickly=False)
+        assert (lane.failures, lane.most) == (0, 5)

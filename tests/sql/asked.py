@@ -46,6 +46,7 @@ def lanes(floor: datetime | None) -> dict[str, Any]:
         "quotas": [BATCH // 4] * 4,
         "ttls": [TTL] * 4,
         "token": uuid4(),
+        "unheard": [],
     }
 
 
@@ -63,6 +64,7 @@ def _runs(*, continued: bool) -> dict[str, Any]:
         "held_by_dead": [True] * RUNS,
         "continued": [continued] * RUNS,
         "token": uuid4(),
+        "unheard": [],
     }
 
 
@@ -101,7 +103,7 @@ def rounds(state: State) -> Iterator[Question]:
     # A key that this process did not hold last is searched for a lease of somebody else's.
     by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_keys", _runs(continued=False), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
-    walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL}
+    walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL, "unheard": []}
     yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
     both = _indexes(state, "claim_idx", "key_due_idx")
     yield Question("claim", "survey", {"queues": ["orders", "ledger", "nothing"]}, both, 3)

@@ -1,0 +1,144 @@
+"""Scans run beside the claims: however slow they are and however often they fail, claiming goes on."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from faststream_outbox.events import table as told
+from faststream_outbox.queue import DONE, RELEASE, Claim, Done, OutboxClient, Outcome
+from faststream_outbox.queue.intake import MOST_STRAYS
+from faststream_outbox.service import pause_after
+from faststream_outbox.sql import Statement
+from faststream_outbox.sql.wire import Wire
+from tests.queue.rig import POLLING, Rig
+from tests.waiting import eventually
+
+SCANS = ("survey", "walk_keys", "next_due", "claimable")
+
+
+async def handle(claim: Claim) -> Done:
+    return DONE
+
+
+class Trouble:
+    """Statements of these names fail, or never end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failing: tuple[str, ...] = ()
+        self.hanging: tuple[str, ...] = ()
+        self.times: dict[str, list[float]] = {}
+        fetch = Wire.fetch
+
+        async def troubled(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+            self.times.setdefault(statement.name, []).append(asyncio.get_running_loop().time())
+            if statement.name in self.hanging:
+                await asyncio.Event().wait()
+            if statement.name in self.failing:
+                msg = "canceling statement due to statement timeout"
+                raise TimeoutError(msg)
+            return await fetch(wire, statement, values)
+
+        monkeypatch.setattr(Wire, "fetch", troubled)
+
+
+@pytest.fixture
+def trouble(monkeypatch: pytest.MonkeyPatch) -> Trouble:
+    return Trouble(monkeypatch)
+
+
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize("way", ["failing", "hanging"])
+async def test_claiming_goes_on_while_scans_do_not_come_back(rig: Rig, trouble: Trouble, name: str, way: str) -> None:
+    setattr(trouble, way, (name,))
+    await rig.work(handle, **POLLING)
+    for number in range(5):
+        await rig.put(str(number))
+        await rig.put(str(number), key="k")
+        await rig.witness.wait(told.Handled, count=2 * number + 2)
+
+
+async def test_a_failing_scan_is_told_once_and_tried_again_after_growing_pauses(rig: Rig, trouble: Trouble) -> None:
+    trouble.failing = ("survey",)
+    await rig.work(handle, **POLLING)
+    await eventually(lambda: len(trouble.times.get("survey", ())) >= 6, timeout=20)
+    first, *_, last = trouble.times["survey"][:6]
+    assert last - first >= sum(pause_after(failures) for failures in range(1, 6))
+    assert [event.role for event in rig.witness.of(told.ConnectionLost)] == ["scan"]
+
+
+async def test_a_scan_that_works_does_not_hide_that_claims_fail(rig: Rig, trouble: Trouble) -> None:
+    trouble.failing = ("claim",)
+    await rig.work(handle, **POLLING)
+    await eventually(lambda: len(trouble.times.get("claim", ())) >= 6, timeout=20)
+    first, *_, last = trouble.times["claim"][:6]
+    assert last - first >= sum(pause_after(failures) for failures in range(1, 6))
+    assert [event.role for event in rig.witness.of(told.ConnectionLost)] == ["claim"]
+    trouble.failing = ()
+    await rig.put("a")
+    await rig.witness.wait(told.ConnectionRestored, role="claim")
+    await rig.witness.wait(told.Handled)
+
+
+async def test_claims_without_keys_do_not_wait_for_claims_of_keys_that_fail(rig: Rig, trouble: Trouble) -> None:
+    trouble.failing = ("claim_keys", "find_keys")
+    await rig.work(handle)
+    await rig.put("a", key="k")
+    await eventually(lambda: "claim_keys" in trouble.times or "find_keys" in trouble.times)
+    await rig.put("b")
+    await rig.witness.wait(told.Handled)
+
+
+async def test_scans_and_claims_have_different_connections(rig: Rig, database_url: URL) -> None:
+    """A scan that the server is busy with holds up no claim."""
+    engine = create_async_engine(database_url)
+    client = OutboxClient(engine, rig.table, log=None)
+    client.events.subscribe(rig.witness)
+    await rig.put("a")
+    await rig.work(handle, client=client)
+    await rig.witness.wait(told.Handled)
+    async with client._scan_wire._lock:
+        await rig.put("b", client=client)
+        await rig.witness.wait(told.Handled, count=2)
+    await rig.close()
+    await engine.dispose()
+
+
+async def test_what_lies_below_the_floor_is_found(rig: Rig) -> None:
+    await rig.work(handle, **POLLING)
+    await rig.put("a")
+    await rig.witness.wait(told.Handled)
+    await rig.sql("insert into {t} (queue, payload, next_attempt_at) values ('orders', 'b', now() - interval '1 h')")
+    await rig.witness.wait(told.Handled, count=2)
+
+
+async def test_very_much_below_the_floor_is_found_in_due_order(rig: Rig) -> None:
+    seen: list[bytes] = []
+
+    async def note(claim: Claim) -> Done:
+        seen.append(claim.payload)
+        return DONE
+
+    await rig.work(note, **POLLING)
+    await rig.put("a")
+    await rig.witness.wait(told.Handled)
+    many = 3 * MOST_STRAYS
+    await rig.sql(
+        "insert into {t} (queue, payload, next_attempt_at)"
+        f" select 'orders', convert_to(n::text, 'UTF8'), now() - interval '1 h' + n * interval '1 s'"
+        f" from generate_series(1, {many}) n"
+    )
+    await eventually(rig.is_empty, timeout=30)
+    assert [int(body) for body in seen[1:]] == list(range(1, many + 1))
+
+
+async def test_what_is_released_comes_again_at_once(rig: Rig) -> None:
+    async def release_once(claim: Claim) -> Outcome:
+        return RELEASE if len(rig.witness.of(told.Started)) == 1 else DONE
+
+    await rig.work(release_once)
+    await rig.put("a")
+    await rig.witness.wait(told.Handled)
