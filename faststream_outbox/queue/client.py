@@ -172,9 +172,9 @@ class OutboxClient:
             self._detach = None
             for service in self._services:
                 await service.stop()
-            await self._claim_wire.close()
-            await self._scan_wire.close()
-            await self._settle_wire.close()
+            # All at once: each may have to give up a server that does not answer.
+            wires = (self._claim_wire, self._scan_wire, self._settle_wire)
+            await asyncio.gather(*(wire.close() for wire in wires))
 
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
         """Part of the settler's contract: pass the news on."""
