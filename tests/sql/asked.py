@@ -75,6 +75,9 @@ def questions(state: State) -> Iterator[Question]:
     floor = now - timedelta(minutes=1 if state.dead_entries else 60)
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim", lanes(floor), claim, BATCH)
+    strays = {"ids": state.ids_held(BATCH), "queues": ["held"] * BATCH, "ttls": [0.0] * BATCH}
+    found = _indexes(state, "pkey", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim_found", strays | {"token": uuid4(), "unheard": []}, found, BATCH)
     by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_keys", _runs(continued=True), by_key, RUNS * (RUN + LOOK_AHEAD))
     place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0]}
@@ -105,6 +108,12 @@ def rounds(state: State) -> Iterator[Question]:
     yield Question("claim", "claim_keys", _runs(continued=False), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
     walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL, "unheard": []}
     yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
+    below = {
+        **{"queues": ["orders", "nothing"], "priorities": [0, 0], "from_ats": [BEGINNING] * 2, "from_ids": [0, 0]},
+        **{"to_ats": [datetime.now(UTC)] * 2, "to_ids": [0, 0], "ttls": [TTL] * 2, "most": WINDOW, "unheard": []},
+    }
+    lanes_below = _indexes(state, "claim_idx", "timer_id_uq")
+    yield Question("claim", "claimable", below, lanes_below, 2 * WINDOW)
     both = _indexes(state, "claim_idx", "key_due_idx")
     yield Question("claim", "survey", {"queues": ["orders", "ledger", "nothing"]}, both, 3)
     yield Question("publish", "unprocessed_of_queue", {"queue": "ledger", "limit": BATCH}, both, BATCH)
@@ -112,6 +121,7 @@ def rounds(state: State) -> Iterator[Question]:
 
 STEADY = (
     "claim",
+    "claim_found",
     "claim_keys",
     "find_keys",
     "next_due",
@@ -124,4 +134,4 @@ STEADY = (
     "renew",
     "cancel_timer",
 )
-SLOW = ("claim", "claim_keys", "walk_keys", "survey", "unprocessed_of_queue")
+SLOW = ("claim", "claim_keys", "walk_keys", "claimable", "survey", "unprocessed_of_queue")
