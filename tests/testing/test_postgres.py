@@ -172,8 +172,16 @@ def test_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_unknown_version_names_the_known_ones() -> None:
-    with pytest.raises(PostgresUnavailable, match="16 or 18"):
+    with pytest.raises(PostgresUnavailable, match=r"16 or 18.*apt-get install postgresql-9"):
         PostgresServer.start(version=9)
+
+
+def test_version_that_the_wheel_does_not_have_is_debians(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bin_path = tmp_path / "15" / "bin"
+    bin_path.mkdir(parents=True)
+    (bin_path / "postgres").touch()
+    monkeypatch.setattr(programs, "DEBIAN", tmp_path)
+    assert programs.find_programs(15) == bin_path
 
 
 def test_server_that_does_not_start_raises_with_its_own_words() -> None:
