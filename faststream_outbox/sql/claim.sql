@@ -76,10 +76,15 @@ from taken t
 
 -- name: claimable
 -- Ids of keyless messages that could be claimed between two places of each lane, in due order; locks nothing.
+with lane as materialized (
+    select u.*, :most::int as most
+    from unnest(:queues::text[], :priorities::smallint[], :from_ats::timestamptz[], :from_ids::bigint[],
+                :to_ats::timestamptz[], :to_ids::bigint[], :ttls::float8[])
+         with ordinality as u (queue, priority, from_at, from_id, to_at, to_id, ttl, n)
+    where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = u.queue)
+)
 select l.n, m.id, least(greatest(m.next_attempt_at, '0002-01-01Z'), '9998-12-31Z')
-from unnest(:queues::text[], :priorities::smallint[], :from_ats::timestamptz[], :from_ids::bigint[],
-            :to_ats::timestamptz[], :to_ids::bigint[], :ttls::float8[])
-     with ordinality as l (queue, priority, from_at, from_id, to_at, to_id, ttl, n)
+from lane l
 cross join lateral (
     select o.id, o.next_attempt_at
     from {table} o
@@ -90,9 +95,8 @@ cross join lateral (
       and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => l.ttl)
            or o.acquired_token = any (:unheard::uuid[]))
     order by o.queue, o.priority, o.next_attempt_at, o.id
-    limit :most
+    limit l.most
 ) m
-where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = l.queue)
 order by l.n, m.next_attempt_at, m.id
 
 -- name: head_of_key
