@@ -57,7 +57,35 @@ from faststream_outbox.wakeup import NotifyMode
 class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
     OutboxRegistrator, PublishingMixin, PausingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
 ):
-    """A broker whose queues and topics are rows of PostgreSQL tables."""
+    """A broker whose queues and topics are rows of PostgreSQL tables.
+
+    engine: an AsyncEngine, which stays yours, or an address, whose engine is the broker's own; None for tests only.
+    outbox_table: the queues' table, from make_outbox_table.
+    dlq_table: the dead letters' table, from make_dlq_table; None deletes what fails for good.
+    log_tables: the topics' tables, from make_log_tables; None: no topics.
+    notify: how other processes hear of messages: "after_commit", "in_transaction" or "off".
+    listen: hear other processes by LISTEN.
+    listen_dsn: another address for LISTEN, past a pooler.
+    watch: look for messages that nobody announced.
+    autocommit: allow publish without a session, in a transaction of its own.
+    on_terminal_failure: called with the claim before it becomes a dead letter.
+    metrics_recorder: called with the name and the tags of each event.
+    last_exception_renderer: makes the text that is stored of an error; None takes its repr.
+    graceful_timeout: seconds that stop waits for handlers; None or 0 cancels them at once.
+    decoder, parser, codec: how messages and bodies are read and written, in the place of FastStream's.
+    dependencies: FastStream's, called before each handler.
+    middlewares: FastStream's, around each message that is handled or published.
+    routers: to include at once.
+    ack_policy: what a handler's end means, where a subscriber does not say it.
+    id_generator: makes correlation ids.
+    specification_url, protocol, protocol_version, description, tags, security: the server in AsyncAPI documents.
+    logger: for the access log; None is silent.
+    log_level: of the access log.
+    apply_types: let FastStream resolve and check the parameters of handlers.
+    serializer: turns bodies into parameters and results into bodies.
+    provider, context: FastStream's, to share with other brokers.
+    underlying_driver_annotations: further annotations to refuse with a hint.
+    """
 
     def __init__(
         self,
@@ -243,7 +271,10 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         return True
 
     async def validate_schema(self, *, check_autovacuum: bool = False) -> None:
-        """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be."""
+        """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be.
+
+        check_autovacuum: look at the tables' vacuum settings too.
+        """
         client = self.client
         await validate_schema(client.engine, client.table, client.dlq_table, check_autovacuum=check_autovacuum)
         log_tables = self.config.broker_config.log_tables

@@ -74,7 +74,11 @@ class OutboxPublisher(PublisherUsecase):
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
     ) -> int | None:
-        """Write one message in the session's transaction; its id, or None where its timer_id was taken."""
+        """Write one message in the session's transaction; its id, or None where its timer_id was taken.
+
+        queue: another one than the publisher's.
+        headers: added to the publisher's; these win. The rest is as for `OutboxBroker.publish`.
+        """
         cmd = OutboxPublishCommand(
             message,
             queue=queue or ("" if self.is_topic else self.queue),

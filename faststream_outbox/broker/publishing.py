@@ -52,6 +52,21 @@ class PublishingMixin(Home):
         """Write one message in the session's transaction; its id, or None where its timer_id was taken.
 
         To a queue, or to a topic, where the answer is its position.
+
+        message: the body: a model, dataclass, dict, list, number, text or bytes.
+        queue: where to; or else
+        topic: the topic that every group reads.
+        session: whose transaction it belongs to: an AsyncSession or AsyncConnection, or a driver's connection.
+        headers: names and JSON values, for the handler.
+        correlation_id: as in FastStream; None draws one.
+        reply_to: the queue for what the handler returns.
+        key: messages of one key are handled in order.
+        priority: larger numbers first; queues only.
+        activate_in: deliver after this time; queues only, as is the rest.
+        activate_at: deliver at this time, which has a time zone.
+        timer_id: a name that is taken while the message is in the outbox; see cancel_timer.
+        timer_conflict: what a taken name means: "ignore", "extend" or "replace".
+        message_id: the message's own id, for handlers that must know it again; None draws one.
         """
         check_destination(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
@@ -91,7 +106,23 @@ class PublishingMixin(Home):
         timer_conflict: TimerConflict = "ignore",
         message_id: UUID | None = None,
     ) -> int | None:
-        """As `publish`, for a sync Session or Connection, with no event loop."""
+        """As `publish`, for a sync Session or Connection, with no event loop.
+
+        message: the body: a model, dataclass, dict, list, number, text or bytes.
+        queue: where to; or else
+        topic: the topic that every group reads.
+        session: whose transaction it belongs to: a Session, a Connection, or a DB-API connection of psycopg.
+        headers: names and JSON values, for the handler.
+        correlation_id: as in FastStream; None draws one.
+        reply_to: the queue for what the handler returns.
+        key: messages of one key are handled in order.
+        priority: larger numbers first; queues only.
+        activate_in: deliver after this time; queues only, as is the rest.
+        activate_at: deliver at this time, which has a time zone.
+        timer_id: a name that is taken while the message is in the outbox; see cancel_timer.
+        timer_conflict: what a taken name means: "ignore", "extend" or "replace".
+        message_id: the message's own id, for handlers that must know it again; None draws one.
+        """
         check_destination(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
             message,
@@ -127,7 +158,20 @@ class PublishingMixin(Home):
         activate_in: timedelta | None = None,
         activate_at: datetime | None = None,
     ) -> list[int]:
-        """Write many messages with one statement; their ids. `keys` gives each its own key."""
+        """Write many messages with one statement; their ids.
+
+        messages: the bodies.
+        queue: where to; or else
+        topic: the topic that every group reads.
+        session: whose transaction they belong to: an AsyncSession or AsyncConnection, or a driver's connection.
+        headers: of each message.
+        correlation_id: of each message; None gives each its own.
+        key: of each message; or else
+        keys: one for each, or None.
+        priority: larger numbers first; queues only.
+        activate_in: deliver after this time; queues only.
+        activate_at: deliver at this time, which has a time zone.
+        """
         check_destination(queue, topic, is_needed=True)
         if not messages:
             return []
@@ -158,7 +202,15 @@ class PublishingMixin(Home):
         correlation_id: str | None = None,
         key: str | None = None,
     ) -> Any:
-        """Ask and wait for the answer. Only under the test broker: an outbox delivers after your commit."""
+        """Ask and wait for the answer. Only under the test broker: an outbox delivers after your commit.
+
+        message: the body.
+        queue: whose handler is to answer.
+        timeout: seconds to wait.
+        headers: names and JSON values, for the handler.
+        correlation_id: as in FastStream; None draws one.
+        key: of the message.
+        """
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
@@ -176,18 +228,33 @@ class PublishingMixin(Home):
         return correlation_id or self.config.id_generator()
 
     async def cancel_timer(self, *, queue: str, timer_id: str, session: AnySession) -> bool:
-        """Take back a timer in the session's transaction; False if there is none or a worker holds it."""
+        """Take back a timer in the session's transaction; False if there is none or a worker holds it.
+
+        queue: the timer's queue.
+        timer_id: its name.
+        session: as for publish.
+        """
         producer = cast("OutboxProducer", self.config.producer)
         return await producer.cancel_timer(session, queue, timer_id)
 
     def cancel_timer_sync(self, *, queue: str, timer_id: str, session: AnySyncSession) -> bool:
-        """As `cancel_timer`, for a sync session or connection."""
+        """As `cancel_timer`, for a sync session or connection.
+
+        queue: the timer's queue.
+        timer_id: its name.
+        session: as for publish_sync.
+        """
         client = self.config.broker_config.client
         return cancel_timer_sync(session, client.table, queue=queue, timer_id=timer_id)
 
     async def fetch_unprocessed(
         self, *, session: AnySession, queue: str | None = None, limit: int = 1000
     ) -> list[Unprocessed]:
-        """Messages that are not finished, as they stand now; leases nothing."""
+        """Messages that are not finished, as they stand now; leases nothing.
+
+        session: as for publish.
+        queue: only of this one; None is of all.
+        limit: how many at most.
+        """
         producer = cast("OutboxProducer", self.config.producer)
         return await producer.fetch_unprocessed(session, queue, limit)

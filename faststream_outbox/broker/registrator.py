@@ -82,7 +82,39 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
     ) -> OutboxSubscriber:
         """Handle messages of a queue, or of several with fair shares; or, as a group, those of a topic.
 
-        Settling is always batched, so `terminal_flush_batch_size` is accepted and has no effect.
+        queues: the queue's name, or several names.
+        topic: a topic instead of queues; needs a group.
+        group: who reads the topic; each group reads all of it.
+        max_workers: how many handlers run at the same time in this process.
+        retry_strategy: when a failed message comes again; None is ten attempts within about nine minutes.
+        fetch_batch_size: most messages in one claim.
+        min_fetch_interval: seconds between looks from the beginning while there is work.
+        max_fetch_interval: the same when idle.
+        lease_ttl_seconds: how long a claim holds without renewal.
+        max_deliveries: a dead letter after so many claims; None is no limit.
+        crash_limit: a dead letter after so many claims without an outcome.
+        terminal_flush_batch_size: without effect; outcomes are always written together.
+        batch: hand a list of messages to the handler.
+        batch_size: most messages of a batch; None takes fetch_batch_size.
+        batch_wait: seconds to wait for a batch to fill.
+        transactional: give the handler a session whose commit also ends the message.
+        on_dead: whether the next messages of a key go on ("continue") or wait ("block") after one died.
+        on_lease_lost: whether a handler that lost its lease goes on ("continue") or is cancelled ("cancel").
+        on_undecided: what no decision means: "retry", "release", "done" or "dead".
+        on_terminal_failure: called with the claim before it becomes a dead letter; None takes the broker's.
+        propagate_inbound_headers: pass the message's headers on to what the handler returns.
+        ack_policy: what a handler's end means; None takes the broker's, else NACK_ON_ERROR.
+        no_reply: send no answer to reply_to.
+        dependencies: FastStream's, called before the handler.
+        parser: makes the message of a claim, in the place of ours.
+        decoder: makes the body of the message.
+        codec: encodes and decodes bodies, in the place of the broker's.
+        persistent: False lets the subscriber vanish with its last reference.
+        title: its name in AsyncAPI documents; `title_` is the same.
+        description: its description there; `description_` is the same.
+        title_: as `title`.
+        description_: as `description`.
+        include_in_schema: whether AsyncAPI documents name it.
         """
         check_count("terminal_flush_batch_size", terminal_flush_batch_size)
         if topic is None:
@@ -193,7 +225,20 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         schema: Any | None = None,
         include_in_schema: bool = True,
     ) -> OutboxPublisher:
-        """Publish to a queue or a topic: as an object, or as a decorator that publishes what a handler returns."""
+        """Publish to a queue or a topic: as an object, or as a decorator that publishes what a handler returns.
+
+        queue: where to; or else
+        topic: the topic that every group reads.
+        headers: of each message; those of a call are added, and win.
+        reply_to: the queue for answers.
+        key: messages of one key are handled in order.
+        priority: larger numbers first; queues only.
+        persistent: False lets the publisher vanish with its last reference.
+        title: its name in AsyncAPI documents.
+        description: its description there.
+        schema: the type of its messages there, where a handler's annotation does not say it.
+        include_in_schema: whether AsyncAPI documents name it.
+        """
         check_destination(queue, topic, is_needed=True)
         check_priority(topic, priority)
         if topic is not None:
@@ -233,7 +278,14 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         middlewares: Sequence[BrokerMiddleware[Any, Any]] = (),
         include_in_schema: bool | None = None,
     ) -> None:
-        """Take in a router's subscribers and publishers."""
+        """Take in a router's subscribers and publishers.
+
+        router: an OutboxRouter.
+        prefix: stands before the names of its queues and topics.
+        dependencies: FastStream's, for each of its subscribers.
+        middlewares: for each of its subscribers and publishers, inside of the broker's.
+        include_in_schema: whether AsyncAPI documents name what it holds; None leaves it to the router.
+        """
         _check_router(router)
         super().include_router(
             router,

@@ -97,6 +97,8 @@ class OutboxResponse(Response):
     """Returned by a handler: publish this message, in this session's transaction.
 
     Without a session it goes into the transaction of a transactional handler, or else into one of its own.
+    Without a queue and a topic it goes where the handler's publishers send it. The rest is as for
+    `OutboxBroker.publish`.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
 
 
 class OutboxRoutePublisher(ArgsContainer):
-    """The arguments of `publisher()`, kept for an `OutboxRoute`."""
+    """The arguments of `publisher()`, kept for an `OutboxRoute`; see `OutboxBroker.publisher`."""
 
     def __init__(
         self,
@@ -57,7 +57,11 @@ class OutboxRoutePublisher(ArgsContainer):
 
 
 class OutboxRoute(SubscriberRoute):
-    """A handler and the arguments of `subscriber()`, kept until a router takes them in."""
+    """A handler and the arguments of `subscriber()`, kept until a router takes them in.
+
+    call: the handler.
+    publishers: of what it returns; the rest is as for `OutboxBroker.subscriber`.
+    """
 
     def __init__(
         self,
@@ -138,7 +142,18 @@ class OutboxRoute(SubscriberRoute):
 class OutboxRouter(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's routers narrow these too
     OutboxRegistrator, BrokerRouter[Any, OutboxBrokerConfig]
 ):
-    """Subscribers and publishers to include in a broker or in another router."""
+    """Subscribers and publishers to include in a broker or in another router.
+
+    prefix: stands before the names of its queues and topics.
+    handlers: routes to register at once.
+    dependencies: FastStream's, called before each handler.
+    middlewares: FastStream's, inside of the broker's.
+    routers: to include at once.
+    parser, decoder, codec: how messages and bodies are read, in the place of the broker's.
+    include_in_schema: whether AsyncAPI documents name what it holds.
+    ack_policy: what a handler's end means, where a subscriber does not say it.
+    underlying_driver_annotations: further annotations to refuse with a hint.
+    """
 
     def __init__(
         self,

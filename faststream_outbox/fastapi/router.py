@@ -57,7 +57,18 @@ _NO_MODEL = Default(None)
 
 
 class OutboxRouter(StreamRouter[Any]):
-    """Routes, handlers and the broker that they share."""
+    """Routes, handlers and the broker that they share.
+
+    Takes the options of `OutboxBroker`, under their names; `specification_tags` are the broker's tags. These are
+    FastStream's, of its routers for FastAPI:
+
+    context: to share with other brokers.
+    specification: the AsyncAPI document, in the place of FastStream's.
+    schema_url: where that document is served; None serves none.
+    setup_state: put the broker into the state of the application.
+
+    All others are those of FastAPI's APIRouter.
+    """
 
     broker_class = OutboxBroker
     broker: OutboxBroker  # pyright: ignore[reportIncompatibleVariableOverride]  # made by `broker_class`
@@ -214,7 +225,7 @@ class OutboxRouter(StreamRouter[Any]):
         response_model_exclude_defaults: bool = False,
         response_model_exclude_none: bool = False,
     ) -> OutboxSubscriber:
-        """As the broker's `subscriber()`, with dependencies that FastAPI resolves."""
+        """As `OutboxBroker.subscriber`, with dependencies that FastAPI resolves; `response_model*` are FastAPI's."""
         subscriber = super().subscriber(
             queues,  # type: ignore[arg-type]  # passed on to the broker, which takes a list too
             topic=topic,
@@ -273,7 +284,7 @@ class OutboxRouter(StreamRouter[Any]):
         schema: Any | None = None,
         include_in_schema: bool = True,
     ) -> OutboxPublisher:
-        """As the broker's `publisher()`."""
+        """As `OutboxBroker.publisher`."""
         return self.broker.publisher(
             queue,
             topic=topic,

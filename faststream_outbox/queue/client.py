@@ -51,7 +51,20 @@ BEGINNINGS = 5
 
 
 class OutboxClient:
-    """Connections, loops and wake-ups of one table in one process."""
+    """Connections, loops and wake-ups of one table in one process.
+
+    engine: yours; never closed here, and its pool is not used for claiming.
+    table: the queues' table, from make_outbox_table.
+    dlq_table: the dead letters' table, from make_dlq_table; None deletes what fails for good.
+    notify: how other processes hear of messages: "after_commit", "in_transaction" or "off".
+    listen: hear other processes by LISTEN.
+    listen_dsn: another address for LISTEN, past a pooler.
+    watch: look for messages that nobody announced.
+    events: who hears what happens; None makes an Events of its own.
+    last_exception_renderer: makes the text that is stored of an error; None takes its repr.
+    log: the logger for failures and lost connections; None is silent.
+    wires: makes connections, for tables in memory.
+    """
 
     is_in_memory: ClassVar[bool] = False
     """Whether there is no database, as under the test broker."""

@@ -25,7 +25,17 @@ SLICE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which dead letters; what is None does not narrow. To mean all of them, say so with `everything`."""
+    """Which dead letters; what is None does not narrow.
+
+    ids: of dead letters, not of the messages that they were.
+    queue: of one queue.
+    key: of one key.
+    reason: why they died: "retry_terminal", "rejected", "max_deliveries" or "crash_loop".
+    error_type: the name of the exception's class.
+    since: died at this time or later.
+    until: died before this time.
+    everything: all of them, where nothing else is said.
+    """
 
     ids: Sequence[int] | None = None
     queue: str | None = None
@@ -94,7 +104,10 @@ class Replay:
 
 
 class DeadLetters:
-    """The dead letters of one client's tables; every call is a transaction of its own."""
+    """The dead letters of one client's tables; every call is a transaction of its own.
+
+    client: one with a dlq_table; a broker's is `broker.client`.
+    """
 
     def __init__(self, client: OutboxClient) -> None:
         if client.dlq_table is None:
@@ -111,17 +124,28 @@ class DeadLetters:
         return int((await self._fetch("frontier", {}))[0][0])
 
     async def find(self, selection: Selection, *, limit: int = 100, before: int | None = None) -> list[DeadLetter]:
-        """Dead letters, newest first; `before` is the last id of the page before."""
+        """Dead letters, newest first.
+
+        selection: which.
+        limit: how many at most.
+        before: the last id of the page before.
+        """
         values = selection.values() | {"limit": limit, "before": before or 2**63 - 1}
         rows = await self._fetch("list_dead", values)
         return [_letter(row) for row in rows]
 
     async def groups(self, queue: str | None = None) -> list[ErrorGroup]:
-        """How many failed alike, the most numerous first."""
+        """How many failed alike, the most numerous first.
+
+        queue: only of this one; None is of all.
+        """
         return [ErrorGroup(*row) for row in await self._fetch("group_dead", {"queue": queue})]
 
     async def count(self, selection: Selection) -> int:
-        """How many there are."""
+        """How many there are.
+
+        selection: which.
+        """
         values = selection.values() | {"frontier": await self._frontier()}
         return int((await self._fetch("count_dead", values))[0][0])
 
@@ -134,7 +158,14 @@ class DeadLetters:
         slice_size: int = SLICE,
         on_progress: Callable[[Replay], object] | None = None,
     ) -> Replay:
-        """Put the selection back into its queues, at most `rate` messages a second."""
+        """Put the selection back into its queues; how far it got.
+
+        selection: which.
+        dry_run: only count.
+        rate: at most so many messages a second; None is as fast as it goes.
+        slice_size: how many in one transaction.
+        on_progress: called after each slice.
+        """
         if rate is not None and not rate > 0:
             msg = f"rate must be a number of messages a second above 0, not {rate}."
             raise InvalidOption(msg)
@@ -163,7 +194,12 @@ class DeadLetters:
     async def edit(
         self, letter_id: int, *, payload: bytes | None = None, headers: Mapping[str, Any] | None = None
     ) -> bool:
-        """Change the body or the headers; False if there is no such dead letter."""
+        """Change the body or the headers; False if there is no such dead letter.
+
+        letter_id: which.
+        payload: the new body, as bytes; None keeps it.
+        headers: the new headers; None keeps them.
+        """
         row = checked(Envelope(queue="edit", body=payload or b"", headers=headers))
         values = {"id": letter_id, "payload": None if payload is None else row.payload, "headers": row.headers}
         return bool(await self._fetch("edit_dead", values))
@@ -171,12 +207,21 @@ class DeadLetters:
     async def edit_and_replay(
         self, letter_id: int, *, payload: bytes | None = None, headers: Mapping[str, Any] | None = None
     ) -> Replay:
-        """Change one dead letter and put it back."""
+        """Change one dead letter and put it back.
+
+        letter_id: which.
+        payload: the new body, as bytes; None keeps it.
+        headers: the new headers; None keeps them.
+        """
         await self.edit(letter_id, payload=payload, headers=headers)
         return await self.replay(Selection(ids=[letter_id]))
 
     async def purge(self, selection: Selection, *, slice_size: int = 1000) -> int:
-        """Delete the selection for good; returns how many."""
+        """Delete the selection for good; returns how many.
+
+        selection: which.
+        slice_size: how many in one transaction.
+        """
         values = selection.values() | {"frontier": await self._frontier(), "slice": slice_size}
         purged = 0
         while rows := await self._fetch("purge_dead", values):

@@ -35,7 +35,18 @@ MOST_UNSETTLED = 5000
 
 
 class Worker:
-    """Competes with all other workers for the messages of its queues."""
+    """Competes with all other workers for the messages of its queues.
+
+    engine: where the table is; used where there is no client.
+    table: the queues' table, from make_outbox_table.
+    queues: the queue's name, or several names with fair shares.
+    handle: a coroutine function that gets a claim (with batch=True, a list) and returns an outcome (a list).
+    dlq_table: the dead letters' table, from make_dlq_table; None deletes what fails for good.
+    client: the client to share; None finds the one of this engine and these tables.
+    name: its name in events; None takes those of its queues.
+    options: a WorkerOptions; or else
+    settings: the fields of one, by name.
+    """
 
     def __init__(
         self,

@@ -32,7 +32,11 @@ _DLQ_SUFFIXES = ("_queue_failed_idx", "_key_idx", "_id_seq")
 
 
 def make_outbox_table(metadata: MetaData, table_name: str = "outbox") -> Table:
-    """Describe the queue's table on `metadata`, under its schema and naming convention."""
+    """Describe the queues' table on `metadata`, under its schema and naming convention.
+
+    metadata: yours, so that your migrations know the table.
+    table_name: one table holds any number of queues.
+    """
     name = checked_identifier(table_name, _OUTBOX_SUFFIXES)
     table = Table(
         name,
@@ -79,7 +83,11 @@ def make_outbox_table(metadata: MetaData, table_name: str = "outbox") -> Table:
 
 
 def make_dlq_table(metadata: MetaData, table_name: str = "outbox_dlq") -> Table:
-    """Describe the dead letters' table on `metadata`, under its schema and naming convention."""
+    """Describe the dead letters' table on `metadata`, under its schema and naming convention.
+
+    metadata: yours, so that your migrations know the table.
+    table_name: one table for the dead letters of all queues.
+    """
     name = checked_identifier(table_name, _DLQ_SUFFIXES)
     table = Table(
         name,

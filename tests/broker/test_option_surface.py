@@ -3,6 +3,7 @@
 import ast
 import inspect
 import logging
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,6 +31,7 @@ from faststream_outbox import (
     make_outbox_table,
 )
 from faststream_outbox.broker.testing import fake_session
+from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, Worker
 
 IN_TREE: list[Any] = [KafkaBroker, ConfluentBroker, NatsBroker, RabbitBroker, RedisBroker]
 # Redis spreads its arguments over several modules.
@@ -219,3 +221,42 @@ def test_router_of_earlier_releases_can_be_made() -> None:
     broker = OutboxBroker(outbox_table=make_outbox_table(MetaData()))
     broker.include_router(router, prefix="", dependencies=(), middlewares=(), include_in_schema=None)
     assert router in broker.routers
+
+
+def _described(text: str) -> set[str]:
+    """Names that a docstring explains: `name: …`, or several before one colon."""
+    lines = (re.match(r"\s+([a-z_]+(?:, [a-z_]+)*): \S", line) for line in text.splitlines())
+    return {name for line in lines if line is not None for name in line[1].split(", ")}
+
+
+@pytest.mark.parametrize(
+    ("function", "documented"),
+    [
+        (OutboxBroker.__init__, OutboxBroker),
+        (OutboxBroker.subscriber, OutboxBroker.subscriber),
+        (OutboxBroker.publisher, OutboxBroker.publisher),
+        (OutboxBroker.include_router, OutboxBroker.include_router),
+        (OutboxBroker.publish, OutboxBroker.publish),
+        (OutboxBroker.publish_sync, OutboxBroker.publish_sync),
+        (OutboxBroker.publish_batch, OutboxBroker.publish_batch),
+        (OutboxBroker.request, OutboxBroker.request),
+        (OutboxBroker.cancel_timer, OutboxBroker.cancel_timer),
+        (OutboxBroker.cancel_timer_sync, OutboxBroker.cancel_timer_sync),
+        (OutboxBroker.fetch_unprocessed, OutboxBroker.fetch_unprocessed),
+        (OutboxBroker.ping, OutboxBroker.ping),
+        (OutboxBroker.validate_schema, OutboxBroker.validate_schema),
+        (OutboxBroker.pause, OutboxBroker.pause),
+        (OutboxBroker.resume, OutboxBroker.resume),
+        (OutboxRouter.__init__, OutboxRouter),
+        (Worker.__init__, Worker),
+        (OutboxClient.__init__, OutboxClient),
+        (Selection, Selection),
+        (DeadLetters.__init__, DeadLetters),
+        *((getattr(DeadLetters, name),) * 2 for name in ("find", "groups", "count", "replay", "edit", "purge")),
+        (make_outbox_table, make_outbox_table),
+        (make_dlq_table, make_dlq_table),
+    ],
+    ids=lambda value: getattr(value, "__qualname__", ""),
+)
+def test_docstring_says_what_each_parameter_is(function: Callable[..., Any], documented: Any) -> None:
+    assert _described(documented.__doc__) == {*_options(function)}
