@@ -14,6 +14,8 @@ from bench.budgets import CASES, SETTINGS, Case, Cost, Ledger, allowed, ledger, 
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.cases import each
 
+pytestmark = pytest.mark.slow
+
 DRAIN = "drain, engine, claims of 100"
 PUBLISH = "publish, one a transaction"
 

@@ -18,6 +18,8 @@ from bench.scenario import Scenario
 from bench.scenarios import left_out, scenarios
 from bench.table import facts_of
 
+pytestmark = pytest.mark.slow
+
 FACTS: dict[str, Any] = {"settings": {}, "versions": {}, "date": "", "rounds": 1, "scale": 1.0, "minutes": 1}
 FACTS |= {"cpu": "", "cores": 2, "system": "", "python": "", "postgresql": ""}
 

@@ -98,6 +98,7 @@ def test_page_keeps_what_stands_outside_of_its_marks(tmp_path: Any, monkeypatch:
     assert "| timers |" in text
 
 
+@pytest.mark.slow
 def test_this_package_and_the_bare_driver_run_a_scenario() -> None:
     """The whole way: a server, a process for each, questions and answers; peers from PyPI are left to `make bench`."""
 
@@ -113,6 +114,7 @@ def test_this_package_and_the_bare_driver_run_a_scenario() -> None:
     assert ours.median("rate") > 0
 
 
+@pytest.mark.slow
 def test_topics_are_dispatched_and_read_by_hand() -> None:
     with Arena.open() as arena:
         found = run(arena, OF_TOPICS[0], rounds=2, scale=0.1)

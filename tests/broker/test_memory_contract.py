@@ -343,6 +343,7 @@ async def look(two: Two) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     derandomize=True,

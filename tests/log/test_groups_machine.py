@@ -20,6 +20,8 @@ from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.slots import partition
 
+pytestmark = pytest.mark.slow
+
 MEMBERS = 4
 OFFSETS = "machine_offsets"
 who = st.integers(0, MEMBERS - 1)

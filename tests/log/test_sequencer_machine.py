@@ -22,6 +22,8 @@ from faststream_outbox.schema.log_tables import LogNames
 from faststream_outbox.sql import statements
 from tests.publish.ways import plain
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 3
 writers = st.integers(0, WRITERS - 1)
 tickers = st.integers(0, 1)

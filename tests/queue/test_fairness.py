@@ -1,5 +1,6 @@
 """Queues of one worker get equal shares; a higher priority goes first, and the lower ones get through."""
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from faststream_outbox.events import table as told
 from faststream_outbox.queue import DONE, Claim, Done
 from tests.queue.rig import Rig
+
+pytestmark = pytest.mark.slow
 
 
 class Order:
@@ -46,9 +49,15 @@ class TestQueues:
     async def test_workers_of_one_client_do_not_starve_each_other(self, rig: Rig) -> None:
         await rig.sql("insert into {t} (queue, payload) select 'long', '' from generate_series(1, 3000)")
         await rig.put("x", queue="short")
-        order = Order()
-        await rig.work(order, "long")
-        await rig.work(order, "short")
+        order, both_run = Order(), asyncio.Event()
+
+        async def handle(claim: Claim) -> Done:
+            await both_run.wait()
+            return await order(claim)
+
+        await rig.work(handle, "long")
+        await rig.work(handle, "short")
+        both_run.set()
         await rig.witness.wait(told.Handled, count=3001)
         assert order.queues.index("short") < 500
 
@@ -64,11 +73,18 @@ class TestPriorities:
         assert order.priorities == [7, 3, 0, -5]
 
     async def test_one_that_is_published_later_overtakes(self, rig: Rig) -> None:
-        order = Order()
+        order, is_published = Order(), asyncio.Event()
+
+        async def handle(claim: Claim) -> Done:
+            if len(order.priorities) >= 10:
+                await is_published.wait()
+            return await order(claim)
+
         await rig.sql("insert into {t} (queue, payload) select 'orders', '' from generate_series(1, 2000)")
-        await rig.work(order, fetch_batch_size=10)
+        await rig.work(handle, fetch_batch_size=10)
         await rig.witness.wait(told.Handled, count=10)
         await rig.put("urgent", priority=9)
+        is_published.set()
         await rig.witness.wait(told.Handled, count=2001)
         assert 9 in order.priorities[:1000]
 

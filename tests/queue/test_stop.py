@@ -186,6 +186,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_a_program_that_forgets_to_stop_ends_all_the_same(rig: Rig, database_url: URL) -> None:
     """`asyncio.run` cancels every task once, and waits until they have ended."""
     await rig.put("a")

@@ -11,6 +11,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table, validate_schema
 from tests.schema.migrations import CONVENTION, Alembic, autogenerate, downgrade, upgrade
 
+pytestmark = pytest.mark.slow
+
 METADATA = [
     pytest.param(MetaData, id="the default schema"),
     pytest.param(lambda: MetaData(schema="App S"), id="a schema of its own"),

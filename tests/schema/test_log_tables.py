@@ -54,6 +54,7 @@ async def _failure(outbox: Outbox) -> BaseException:
     return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("describe", DESCRIBED)
 async def test_the_generated_migration_creates_everything_that_is_needed(
     describe: Describe, alembic: Alembic, empty_url: URL
@@ -65,6 +66,7 @@ async def test_the_generated_migration_creates_everything_that_is_needed(
     await _works(empty_url, tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("describe", DESCRIBED)
 def test_alembic_check_is_clean_after_the_migration(describe: Describe, alembic: Alembic) -> None:
     metadata = describe().log.metadata
@@ -73,6 +75,7 @@ def test_alembic_check_is_clean_after_the_migration(describe: Describe, alembic:
     alembic(command.check, metadata)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("describe", DESCRIBED)
 async def test_alembic_check_is_clean_after_setup_and_after_use(
     describe: Describe, alembic: Alembic, empty_url: URL

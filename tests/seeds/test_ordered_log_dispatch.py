@@ -158,6 +158,7 @@ async def test_a_message_whose_handler_failed_is_sent_again(shop: Shop) -> None:
     await eventually(again)
 
 
+@pytest.mark.slow
 async def test_a_message_is_sent_again_where_the_dispatcher_dies_before_it_is_marked(
     shop: Shop, database_url: URL
 ) -> None:

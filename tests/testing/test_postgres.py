@@ -17,6 +17,8 @@ from faststream_outbox.testing import postgres, programs
 from faststream_outbox.testing.postgres import PostgresAddress, PostgresServer, PostgresUnavailable
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 CHILD = """
 import sys
 from faststream_outbox.testing.postgres import PostgresServer

@@ -69,6 +69,7 @@ async def _publish_in_another_process(url: URL, mode: str) -> None:
     assert await process.wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "senses"),
     [
@@ -78,9 +79,9 @@ async def _publish_in_another_process(url: URL, mode: str) -> None:
     ],
 )
 async def test_another_process_wakes(
-    mode: str, senses: dict[str, Any], driver_engine: AsyncEngine, table: Table, database_url: URL
+    mode: str, senses: dict[str, Any], engine: AsyncEngine, table: Table, database_url: URL
 ) -> None:
-    async with asleep(driver_engine, table, **senses) as (_, handled):
+    async with asleep(engine, table, **senses) as (_, handled):
         await _publish_in_another_process(database_url, mode)
         assert await _handled(handled) == b"order"
 

@@ -57,6 +57,7 @@ async def test_the_slot_is_written_at_publishing(outbox: Outbox) -> None:
     assert {row[0]: row[1] for row in rows} == {uri: slot_of(uri) for uri in KEYS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
 async def test_workers_deliver_every_message_once_between_them(outbox: Outbox, workers: int) -> None:
     async with outbox.engine.begin() as connection:
@@ -67,6 +68,7 @@ async def test_workers_deliver_every_message_once_between_them(outbox: Outbox, w
     assert sorted(collector.payloads) == sorted(KEYS)
 
 
+@pytest.mark.slow
 async def test_four_coroutines_deliver_every_message_once_between_them(outbox: Outbox) -> None:
     for _ in range(4):
         async with outbox.engine.begin() as connection:
