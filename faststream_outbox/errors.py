@@ -46,6 +46,10 @@ class LeaseLost(OutboxError, RuntimeError):
     """The lease of a message ended before its outcome was written; the outcome was not applied."""
 
 
+class CrashLoop(OutboxError, RuntimeError):
+    """Processes died again and again while this message ran; kept with the message, never raised."""
+
+
 class ConnectionUnusable(OutboxError, RuntimeError):
     """A connection of the library's own cannot do what is needed of it, and trying again will not help."""
 

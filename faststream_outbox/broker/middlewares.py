@@ -54,6 +54,13 @@ def _take_back(claims: list[Taken], *, is_manual: bool) -> None:
             claim.decision = Retry(0.0, counts=False)
 
 
+def _fail(claims: list[Taken]) -> None:
+    """Let those come again that were acknowledged before an error took their writes back."""
+    for claim in claims:
+        if isinstance(claim.decision, Done):
+            claim.decision = Retry(error=claim.error)
+
+
 class OutboxMiddleware(BaseMiddleware):
     """One message's failure, transaction and headers."""
 
@@ -151,6 +158,8 @@ class OutboxMiddleware(BaseMiddleware):
                 await session.rollback()
                 if is_done and len(claims) > 1:
                     _take_back(claims, is_manual=subscriber.is_manual)
+                elif not is_done:
+                    _fail(claims)
                 return
             try:
                 await subscriber.settle_within(session, claims)

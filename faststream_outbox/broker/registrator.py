@@ -22,7 +22,13 @@ from faststream_outbox.broker.specification import (
     OutboxSubscriberSpecificationConfig,
 )
 from faststream_outbox.broker.subscriber import OutboxSubscriber, OutboxSubscriberConfig
-from faststream_outbox.broker.topic import check_no_group, check_priority, check_topic_options, checked_topic
+from faststream_outbox.broker.topic import (
+    check_no_group,
+    check_priority,
+    check_topic_options,
+    checked_crash_limit,
+    checked_topic,
+)
 from faststream_outbox.broker.warn import warn, warn_about_options
 from faststream_outbox.envelope import checked_queue, header_mapping
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
@@ -56,7 +62,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         max_fetch_interval: float = 10.0,
         lease_ttl_seconds: float = 60.0,
         max_deliveries: int | None = None,
-        crash_limit: int = 100,
+        crash_limit: int | None = None,
         terminal_flush_batch_size: int = 1,
         batch: bool = False,
         batch_size: int | None = None,
@@ -131,7 +137,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             max_fetch_interval=max_fetch_interval,
             lease_ttl_seconds=lease_ttl_seconds,
             max_deliveries=max_deliveries,
-            crash_limit=crash_limit,
+            crash_limit=checked_crash_limit(crash_limit, topic),
             retry_strategy=DEFAULT_RETRY if retry_strategy is None else retry_strategy,
             on_undecided=on_undecided,
             on_lease_lost=on_lease_lost,

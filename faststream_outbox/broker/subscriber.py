@@ -200,6 +200,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             retry_strategy=options.retry_strategy,
             on_parked="hold_key" if options.on_dead == "block" else "skip",
             poll_interval=options.min_fetch_interval,
+            crash_limit=options.crash_limit,
         )
         return LogWorker(
             self._outer_config.log,

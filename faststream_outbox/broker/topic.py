@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from faststream.exceptions import IncorrectState
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.log.options import CRASH_LIMIT
 from faststream_outbox.log.slots import SLOTS, checked_group, checked_uri
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.schema.log_tables import LogTables
@@ -50,12 +51,18 @@ def check_priority(topic: str | None, priority: int) -> None:
         raise InvalidOption(msg)
 
 
+def checked_crash_limit(given: int | None, topic: str | None) -> int:
+    """How many processes may die with a message: each costs a topic's slots a lease, but a queue next to nothing."""
+    if given is not None:
+        return given
+    return WorkerOptions().crash_limit if topic is None else CRASH_LIMIT
+
+
 def check_topic_options(options: WorkerOptions, *, has_hook: bool) -> None:
     """Refuse what a topic does not have."""
     usual = WorkerOptions()
     reasons = {
         "max_deliveries": "count attempts with retry_strategy",
-        "crash_limit": "a topic counts no deliveries",
         "on_undecided": "an undecided message is tried again",
         "on_lease_lost": "an outcome without its lease is not written",
         "batch_wait": "a batch is what is there",

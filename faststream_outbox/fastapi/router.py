@@ -194,7 +194,7 @@ class OutboxRouter(StreamRouter[Any]):
         max_fetch_interval: float = 10.0,
         lease_ttl_seconds: float = 60.0,
         max_deliveries: int | None = None,
-        crash_limit: int = 100,
+        crash_limit: int | None = None,
         terminal_flush_batch_size: int = 1,
         batch: bool = False,
         batch_size: int | None = None,

@@ -78,6 +78,7 @@ class LogClient:
             services.append(("outbox log listener", self.listener.run))
         self._services = [Service(name, loop, self._crashed) for name, loop in services]
         self._changing = asyncio.Lock()
+        self._suspicion: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     @property
     def is_healthy(self) -> bool:
@@ -129,6 +130,13 @@ class LogClient:
         sql = statements("group", self.names)
         await self.wire.fetch(sql["call"], {"channel": self.names.channel, "payload": CHANGED})
         self._unsettle()
+
+    def suspicion(self) -> asyncio.Lock:
+        """Held while a message runs that may have ended a process: whoever dies now, it is known with which."""
+        loop = asyncio.get_running_loop()
+        if self._suspicion is None or self._suspicion[0] is not loop:
+            self._suspicion = (loop, asyncio.Lock())
+        return self._suspicion[1]
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""

@@ -16,10 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox.events import table as told
 from faststream_outbox.log.batch import Batch
 from faststream_outbox.log.blocked import DEFERRED, PARKED, RETRY, Aside
+from faststream_outbox.log.care import carefully
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.spans import Cursor
-from faststream_outbox.outcomes.failure import described
+from faststream_outbox.outcomes.failure import ENDING, described
 from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Done, Outcome, Release, Retry, Settled, resolved
 from faststream_outbox.service import unbroken
 from faststream_outbox.sql.through import AnySession
@@ -56,6 +57,15 @@ def put_off(outcome: Outcome) -> Outcome:
     if isinstance(outcome, Retry) and is_transient(outcome.error):
         return Retry(TRANSIENT_PAUSE if outcome.delay is None else outcome.delay, outcome.error, counts=False)
     return outcome
+
+
+def failed_together(outcomes: Sequence[Outcome]) -> bool:
+    """Whether one error ended several messages of a batch, so that nobody knows which of them was to blame."""
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Done)]
+    errors = [outcome.error for outcome in failed if isinstance(outcome, Retry | Dead)]
+    if len(failed) < 2 or len(errors) < len(failed) or errors[0] is None:
+        return False
+    return all(error is errors[0] for error in errors) and not is_transient(errors[0])
 
 
 def aside_of(delivery: Delivery, outcome: Outcome, reader: Reader) -> tuple[Aside | None, Outcome]:
@@ -122,7 +132,17 @@ class Handling:
         await self.finish(is_whole=is_whole, release=release)
 
     async def run_whole(self, call: BatchCall, *, release: bool = False) -> None:
-        """Hand all messages to the handler at once, and settle."""
+        """Hand all messages to the handler at once, and settle; one by one where all of them failed together."""
+
+        decided: dict[int, Outcome] = {}
+
+        async def alone(delivery: Delivery) -> Outcome:
+            known = decided.get(delivery.position)
+            return (await call([delivery]))[0] if known is None else known
+
+        if any(delivery.slot in self.reader.holding.care for delivery in self.batch.deliveries):
+            await self.run(alone, release=release)
+            return
         self._all_at_once = True
         ready = [delivery for delivery in self.batch.deliveries if self.may_run(delivery)]
         began = perf_counter()
@@ -139,8 +159,21 @@ class Handling:
                 else:
                     await self.finish(is_whole=False, release=release)
                 raise
-            except Exception as error:  # noqa: BLE001 - a failed attempt, kept with each message
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with each message
                 outcomes = [Retry(error=error)] * len(ready)
+        if failed_together(outcomes):
+            # Only the guilty one may have an attempt counted, and be parked in the end.
+            self._all_at_once = False
+            self.begin_again()
+            for delivery, outcome in zip(ready, outcomes, strict=True):
+                if isinstance(outcome, Retry | Dead):
+                    delivery.decision = delivery.error = None
+                else:
+                    decided[delivery.position] = outcome
+            await self.run(alone, release=release)
+            return
         if any(isinstance(outcome, Release) for outcome in outcomes):
             await self.finish(is_whole=False, release=release)
             return
@@ -200,6 +233,11 @@ class Handling:
 
     async def _one(self, delivery: Delivery, call: Call) -> bool:
         """Run the handler on one message; False if it was not handled and comes again as it is."""
+        if delivery.slot in self.reader.holding.care:
+            return await carefully(self, delivery, lambda: self._attempt(delivery, call))
+        return await self._attempt(delivery, call)
+
+    async def _attempt(self, delivery: Delivery, call: Call) -> bool:
         self._start(delivery)
         began = perf_counter()
         outcome: Outcome
@@ -215,7 +253,9 @@ class Handling:
                     self.reached = delivery.cursor
                 raise
             outcome = Retry(error=error)
-        except Exception as error:  # noqa: BLE001 - a failed attempt, kept with the message
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the message
             outcome = Retry(error=error)
         if isinstance(outcome, Release):
             return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
+from faststream_outbox.log.care import Care
 from faststream_outbox.log.spans import (
     Cursor,
     Plan,
@@ -60,6 +61,9 @@ class Holding:
     me: UUID = field(default_factory=uuid4)
     spans: dict[int, Span] = field(default_factory=dict)
     members: int = 1
+    care: Care = field(default_factory=Care)
+    in_hand: int = 100
+    """How many messages a member may have in hand, and so one that died."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -79,7 +83,11 @@ class Holding:
 
     def holds(self, slot: int) -> bool:
         """Whether this slot is held, as far as is known."""
-        return any(span.lo <= slot <= span.hi for span in self.spans.values())
+        return self.span_of(slot) is not None
+
+    def span_of(self, slot: int) -> Span | None:
+        """The span that has this slot, if it is held."""
+        return next((span for span in self.spans.values() if span.lo <= slot <= span.hi), None)
 
     async def _fetch(self, name: str, values: Mapping[str, Any]) -> Sequence[Any]:
         return await self.wire.fetch(statements("group", self.names)[name], {**self.values, **values})
@@ -179,6 +187,11 @@ class Holding:
     async def _take(self, lo: int, hi: int) -> None:
         for row in await self._fetch("take_range", {"lo": lo, "hi": hi}):
             self.spans[row[0]] = Span(row[0], row[1], Cursor(row[2], row[3]), row[4])
+            died, suspect, crashes = row[5:]
+            if died or suspect is not None:
+                self.care.need(row[0], row[1], self.in_hand)
+            if suspect is not None and crashes:
+                self.care.suspects[suspect] = crashes
 
     async def _join(self) -> None:
         for run in joinable(self.spans.values()):

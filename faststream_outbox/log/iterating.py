@@ -8,6 +8,7 @@ messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__`
 import asyncio
 from collections.abc import AsyncIterator
 
+from faststream_outbox.log.care import noted, survived
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.handling import Handling
 from faststream_outbox.log.reader import Reader
@@ -36,10 +37,17 @@ async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> Asyn
                 for delivery in batch.deliveries:
                     if not handing.takes(delivery):
                         continue
-                    in_hand = delivery
-                    yield delivery
-                    in_hand = None
-                    await handing.settle(delivery)
+                    with_care = delivery.slot in reader.holding.care
+                    may_run = await handing.note(delivery) if with_care else True
+                    if may_run is None:
+                        break
+                    if may_run:
+                        in_hand = delivery
+                        yield delivery
+                        in_hand = None
+                        await handing.settle(delivery)
+                    if with_care and not handing.is_over:
+                        await handing.survive(delivery)
                     if handing.is_over:
                         break
             finally:
@@ -84,6 +92,17 @@ class _Handing:
         self._handling.reached = delivery.cursor
         self._count += 1
         return False
+
+    async def note(self, delivery: Delivery) -> bool | None:
+        """Note that it is about to be handed out; False if it is over, None if it is lost."""
+        may_run = await noted(self._handling, delivery)
+        if may_run is False:
+            self._count += 1
+        return may_run
+
+    async def survive(self, delivery: Delivery) -> None:
+        """Write at once what became of it."""
+        await survived(self._handling, delivery)
 
     async def settle(self, delivery: Delivery) -> None:
         """The caller is done with it."""

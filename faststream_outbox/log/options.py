@@ -11,6 +11,10 @@ OnParked = Literal["skip", "hold_key"]
 Start = Literal["earliest", "latest"]
 
 
+CRASH_LIMIT = 5
+"""Each death costs a lease, during which the slots of the message stand still."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """How a member of a group reads, and what it does with failures."""
@@ -25,10 +29,13 @@ class ReadOptions:
     start: Start = "earliest"
     """Where a group begins that has never read."""
     poll_interval: float = 1.0
+    crash_limit: int = CRASH_LIMIT
+    """How many processes in a row may die with one message, before it is parked."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_deferred"):
             check_count(name, getattr(self, name), most=1_000_000)
+        check_count("crash_limit", self.crash_limit, most=10_000)
         for name in ("lease_ttl_seconds", "poll_interval"):
             check_seconds(name, getattr(self, name))
         check_choice("on_parked", self.on_parked, ("skip", "hold_key"))

@@ -25,7 +25,7 @@ from faststream_outbox.log.dispatching import Dispatched, Subscriber, Tally, pla
 from faststream_outbox.log.handling import Handling
 from faststream_outbox.log.iterating import deliveries
 from faststream_outbox.log.message import OutboxMessage
-from faststream_outbox.log.options import OnParked, ReadOptions, Start, checked_share
+from faststream_outbox.log.options import CRASH_LIMIT, OnParked, ReadOptions, Start, checked_share
 from faststream_outbox.log.parking import Parking
 from faststream_outbox.log.partitions import creating
 from faststream_outbox.log.reader import Reader
@@ -57,6 +57,7 @@ class Outbox(Standing):
         on_parked: OnParked = "skip",
         max_deferred: int = 10_000,
         start: Start = "earliest",
+        crash_limit: int = CRASH_LIMIT,
         strict_key_order: bool = False,
         listen: bool = True,
         listen_dsn: str | None = None,
@@ -71,6 +72,7 @@ class Outbox(Standing):
             on_parked=on_parked,
             max_deferred=max_deferred,
             start=start,
+            crash_limit=crash_limit,
         )
         self._strict = strict_key_order
         self.client = LogClient(self.engine, self.tables, events=events, listen=listen, listen_dsn=listen_dsn)

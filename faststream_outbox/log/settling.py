@@ -47,6 +47,7 @@ class Settling:
         self.name = name or group.name
         start = client.latest if options.start == "latest" else client.earliest
         self.holding = Holding(group, client.wire, client.names, options.lease_ttl_seconds, start, fixed)
+        self.holding.in_hand = options.batch_size
         self.blocked = Blocked(hold=options.on_parked == "hold_key", most=options.max_deferred)
         self.told: Callable[[Sequence[Ended]], None] | None = None
         """Hears what became of messages, once it is written."""
@@ -190,6 +191,22 @@ class Settling:
             self._put_aside(batch, spans)
         self._tell(batch)
         batch.forget()
+
+    async def note(self, slot: int, position: int | None) -> int | None:
+        """Note which message of a slot is about to run, or that none is; how often owners died with it.
+
+        None if the slot is not ours any more.
+        """
+        span = self.holding.span_of(slot)
+        if span is None:
+            return None
+        values = {**self.holding.values, "lo": span.lo, "epoch": span.epoch, "suspect": position}
+        rows = await self._persist(self._groups["note"], values)
+        if not rows:
+            self.is_unsettled = True
+            self.holding.lose([span])
+            return None
+        return int(rows[0][0])
 
     async def _write(self, name: str, values: dict[str, Any], spans: Sequence[Span]) -> list[Span]:
         # A lock on a row of ours is somebody's who puts the group elsewhere: then it is not ours any more.

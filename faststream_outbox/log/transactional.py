@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.errors import ConnectionUnusable, LeaseLost
+from faststream_outbox.log.care import carefully
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.handling import Handling, is_transient
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.spans import Cursor
+from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import DONE, Retry
 from faststream_outbox.service import unbroken
 
@@ -23,11 +25,17 @@ TransactionalSubscriber = Callable[[OutboxMessage, AsyncSession], Awaitable[obje
 async def handle_in_transaction(handling: Handling, subscriber: TransactionalSubscriber) -> None:
     """Handle a batch in one transaction, or its messages in one each."""
     deliveries = handling.batch.deliveries
+    if any(delivery.slot in handling.reader.holding.care for delivery in deliveries):
+        for delivery in deliveries:
+            if handling.reader.is_stopping or not await _with_care(handling, delivery, subscriber):
+                return
+        await handling.finish(is_whole=True, release=False)
+        return
     try:
         await _together(handling, deliveries, subscriber)
-    except (LeaseLost, ConnectionUnusable):
+    except (LeaseLost, ConnectionUnusable, *ENDING):
         raise
-    except Exception as error:
+    except BaseException as error:
         if is_transient(error):
             raise
         for delivery in deliveries:
@@ -38,12 +46,22 @@ async def handle_in_transaction(handling: Handling, subscriber: TransactionalSub
         await handling.finish(is_whole=True, release=False)
 
 
+async def _with_care(handling: Handling, delivery: Delivery, subscriber: TransactionalSubscriber) -> bool:
+    async def run() -> bool:
+        await _alone(handling, delivery, subscriber)
+        return True
+
+    if delivery.slot in handling.reader.holding.care:
+        return await carefully(handling, delivery, run)
+    return await run()
+
+
 async def _alone(handling: Handling, delivery: Delivery, subscriber: TransactionalSubscriber) -> None:
     try:
         await _together(handling, [delivery], subscriber)
-    except (LeaseLost, ConnectionUnusable):
+    except (LeaseLost, ConnectionUnusable, *ENDING):
         raise
-    except Exception as error:
+    except BaseException as error:
         if is_transient(error):
             raise
         handling.begin_again()
@@ -88,7 +106,9 @@ async def _one(
     try:
         async with session.begin_nested():
             await subscriber(delivery.message, session)
-    except Exception as error:
+    except ENDING:
+        raise
+    except BaseException as error:
         if not session.is_active or is_transient(error):
             # The transaction itself is gone or in conflict: nothing of it can be kept.
             raise

@@ -211,6 +211,10 @@ def _offsets(metadata: MetaData, name: str) -> Table:
         Column("owner", UUID(as_uuid=True), nullable=True),
         Column("until", DateTime(timezone=True), nullable=True),
         Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+        # After an owner has died: the message that runs, since when it is noted, and how often an owner died with it.
+        Column("suspect", BigInteger, nullable=True),
+        Column("suspect_epoch", BigInteger, nullable=True),
+        Column("crashes", SmallInteger, nullable=False, server_default=text("0")),
         CheckConstraint(f"lo >= 0 AND lo <= hi AND hi <= {LAST_SLOT}", name=check_name(metadata, name, "slots")),
         postgresql_with={"fillfactor": 30},
     )

@@ -13,8 +13,10 @@ order by o.lo
 
 -- name: take_range
 -- Leases the free spans that lie within a range of slots; one that a transaction is about to move is not free.
+-- An owner that did not give its span back has died: that is told, and counts against the message that was noted under
+-- its epoch.
 with free as materialized (
-    select o.lo
+    select o.lo, o.owner is not null and o.owner <> :me::uuid as died
     from {offsets} o
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo >= :lo::smallint and o.hi <= :hi::smallint
       and (o.owner is null or o.owner = :me::uuid or o.until < clock_timestamp())
@@ -22,10 +24,11 @@ with free as materialized (
 )
 update {offsets} o
 set owner = :me::uuid, until = clock_timestamp() + make_interval(secs => :ttl::float8), epoch = o.epoch + 1,
-    updated_at = clock_timestamp()
+    updated_at = clock_timestamp(),
+    crashes = least(10000, o.crashes + case when f.died and o.suspect_epoch = o.epoch then 1 else 0 end)
 from free f
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = f.lo
-returning o.lo, o.hi, o.tick, o.position, o.epoch
+returning o.lo, o.hi, o.tick, o.position, o.epoch, f.died, o.suspect, o.crashes
 
 -- name: cut_span
 -- Makes two spans of one that is ours or free; whoever held it before can move neither.
@@ -40,13 +43,15 @@ with gate as materialized (
     for update of o skip locked
 ), cut as (
     update {offsets} o
-    set hi = :at::smallint - 1, epoch = o.epoch + 1
+    set hi = :at::smallint - 1, epoch = o.epoch + 1,
+        suspect_epoch = case when o.suspect_epoch = o.epoch then o.epoch + 1 end
     from free f
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = f.lo
     returning o.*
 )
-insert into {offsets} (consumer_group, uri, lo, hi, tick, position, epoch, owner, until)
-select c.consumer_group, c.uri, :at::smallint, :hi::smallint, c.tick, c.position, c.epoch, c.owner, c.until
+insert into {offsets} (consumer_group, uri, lo, hi, tick, position, epoch, owner, until, suspect, suspect_epoch, crashes)
+select c.consumer_group, c.uri, :at::smallint, :hi::smallint, c.tick, c.position, c.epoch, c.owner, c.until, c.suspect,
+       c.suspect_epoch, c.crashes
 from cut c
 returning epoch
 
@@ -55,13 +60,14 @@ returning epoch
 with gate as materialized (
     select where pg_try_advisory_xact_lock(hashtextextended(:group::text || chr(31) || :uri::text, 1869))
 ), held as materialized (
-    select o.lo, o.hi, o.tick, o.position
+    select o.lo, o.hi, o.tick, o.position, o.suspect, o.crashes
     from gate, {offsets} o
     join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo and o.epoch = a.epoch
     where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
     for update of o skip locked
 ), whole as materialized (
-    select min(h.lo) as lo, max(h.hi) as hi
+    select min(h.lo) as lo, max(h.hi) as hi, (array_agg(h.suspect order by h.crashes desc))[1] as suspect,
+           max(h.crashes) as crashes
     from held h
     having count(*) = cardinality(:los::smallint[]) and count(distinct (h.tick, h.position)) = 1
 ), gone as (
@@ -69,10 +75,20 @@ with gate as materialized (
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo > w.lo and o.hi <= w.hi
 )
 update {offsets} o
-set hi = w.hi, epoch = o.epoch + 1
+set hi = w.hi, epoch = o.epoch + 1, suspect = w.suspect, suspect_epoch = null, crashes = w.crashes
 from whole w
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = w.lo
 returning o.lo, o.hi, o.tick, o.position, o.epoch
+
+-- name: note
+-- Notes which message of a span is about to run, or that none is; how often an owner has died with it.
+update {offsets} o
+set suspect = :suspect::bigint,
+    suspect_epoch = case when :suspect::bigint is not null then o.epoch end,
+    crashes = case when o.suspect = :suspect::bigint then o.crashes else 0 end
+where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = :lo::smallint and o.epoch = :epoch::bigint
+  and o.owner = :me::uuid
+returning o.crashes
 
 -- name: release_spans
 -- Gives leases back; a row that somebody has locked is not ours any more.
@@ -131,6 +147,7 @@ with mine as materialized (
 ), moved as (
     update {offsets} o
     set tick = m.tick, position = m.position, updated_at = clock_timestamp(),
+        suspect = null, suspect_epoch = null, crashes = 0,
         owner = case when :release::boolean then null else o.owner end,
         until = case when :release::boolean then null
                      else clock_timestamp() + make_interval(secs => :ttl::float8) end
@@ -169,6 +186,7 @@ with a as materialized (
 )
 update {offsets} o
 set tick = a.tick, position = a.position, updated_at = clock_timestamp(),
+    suspect = null, suspect_epoch = null, crashes = 0,
     owner = case when :release::boolean then null else o.owner end,
     until = case when :release::boolean then null else clock_timestamp() + make_interval(secs => :ttl::float8) end
 from a

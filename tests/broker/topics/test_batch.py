@@ -147,7 +147,8 @@ async def test_blocking_batch_holds_the_key_of_what_is_parked(stage: Stage) -> N
     await stage.publish(1, 2, 3, 10, keys=["a", "a", "a", "b"])
     await stage.broker.start()
     await stage.has_set_aside("parked", "deferred", "deferred")
-    assert await stage.saw(2) == [[1, 2], [10]]
+    # The one that failed with its neighbour runs alone before it is parked.
+    assert await stage.saw(3) == [[1, 2], [1], [10]]
 
 
 async def test_publisher_of_a_batch_handler_publishes_its_result(stage: Stage) -> None:
@@ -191,3 +192,36 @@ async def test_members_share_batches_and_keep_the_order(stage: Stage) -> None:
     for key, number in stage.seen:
         found[key].append(number)
     assert found == {key: [*range(6)] for key in keys}
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
+@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.REJECT_ON_ERROR], ids=str)
+async def test_poisoned_batch_parks_the_guilty_message_alone(
+    stage: Stage, policy: AckPolicy, transactional: bool
+) -> None:
+    """The others of the batch run once more, in lists of one, and no attempt of theirs is counted."""
+    poison = 37
+
+    @stage.broker.subscriber(
+        topic="orders",
+        group="billing",
+        batch=True,
+        batch_size=100,
+        transactional=transactional,
+        ack_policy=policy,
+        retry_strategy=ConstantRetry(delay_seconds=0.01, max_attempts=3),
+    )
+    async def handle(bodies: list[int]) -> None:
+        if poison in bodies:
+            raise ValueError(poison)
+        stage.seen += bodies
+
+    positions = await stage.publish(*range(100), keys=[f"order-{number % 20}" for number in range(100)])
+    await stage.broker.start()
+    await stage.saw(99)
+    (aside,) = await stage.has_set_aside("parked")
+    assert aside.position == positions[poison]
+    assert sorted(stage.seen) == [number for number in range(100) if number != poison]
+    for key in range(20):
+        of_key = [number for number in stage.seen if number % 20 == key]
+        assert of_key == sorted(of_key)

@@ -51,7 +51,6 @@ def test_group_alone_says_what_is_missing(registrator: OutboxBroker | OutboxRout
     "options",
     [
         {"max_deliveries": 3},
-        {"crash_limit": 3},
         {"on_undecided": "done"},
         {"on_lease_lost": "cancel"},
         {"batch": True, "batch_wait": 0.5},

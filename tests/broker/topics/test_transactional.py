@@ -327,3 +327,20 @@ async def test_answer_and_response_are_part_of_the_transaction(stage: Stage) -> 
     assert stage.seen == [1, 1]
     assert [row["body"] for row in await stage.in_log("bills")] == [b"2"]
     assert await stage.in_queue("answers") == [b"11"]
+
+
+async def test_message_that_was_acknowledged_before_an_error_comes_again(stage: Stage) -> None:
+    """Its effects were rolled back with everything else: it is not done."""
+
+    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=SOON)
+    async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
+        await stage.write(session, body)
+        await message.ack()
+        stage.seen.append(body)
+        if len(stage.seen) == 1:
+            raise ValueError(body)
+
+    await stage.broker.start()
+    await stage.publish(1, key="order-1")
+    await stage.caught_up()
+    assert (stage.seen, await stage.effect_numbers()) == ([1, 1], [1])
