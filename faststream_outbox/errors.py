@@ -34,6 +34,10 @@ class UnknownName(OutboxError, LookupError):
     """Nobody has heard of a queue or a group of this name; the message has the nearest one that is known."""
 
 
+class WrongEventLoop(OutboxError, RuntimeError):
+    """Workers of one client were started in two event loops that run at the same time."""
+
+
 class UnsupportedSession(OutboxError, TypeError):
     """The object given as session is none of those that a message can be published through."""
 

@@ -40,6 +40,7 @@ from faststream_outbox.broker.pausing import PausingMixin
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
+from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.broker.warn import NO_DEAD_LETTERS, users_line, warn
 from faststream_outbox.events import recorder
@@ -127,6 +128,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     ) -> None:
         check_policy(ack_policy)
         self._unsaid_at = users_line() if dlq_table is EMPTY else None
+        self._loop: asyncio.AbstractEventLoop | None = None
         dlq_table = None if dlq_table is EMPTY else dlq_table
         check_tables(outbox_table, dlq_table)
         check_log(log_tables)
@@ -217,6 +219,14 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     async def start(self) -> None:
         """Consume with every subscriber, unless already running."""
         await self.connect()
+        loop = asyncio.get_running_loop()
+        if self.running and self._loop not in (None, loop):
+            # The event loop that it ran in has ended without a stop.
+            self.running = False
+            for subscriber in self.subscribers:
+                if isinstance(subscriber, OutboxSubscriber):
+                    subscriber.leave()
+        self._loop = loop
         if not self.running:
             self._warn_about_dead_letters()
             await super().start()

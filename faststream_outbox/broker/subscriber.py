@@ -32,6 +32,7 @@ from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
 from faststream_outbox.broker.publisher import OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
+from faststream_outbox.broker.threads import in_thread, keep_callable
 from faststream_outbox.broker.warn import warn_about_manual_handler
 from faststream_outbox.events import table as told
 from faststream_outbox.log.delivery import Delivery
@@ -101,7 +102,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self.worker: Worker | LogWorker | None = None
         self._forwarding: Forwarding | None = None
         self._opening: Service | None = None
-        self._call_decorators = (publishing_responses(config._outer_config),)
+        self._call_decorators = (publishing_responses(config._outer_config), in_thread)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -167,6 +168,11 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
     def _crashed(self, name: str, error: BaseException) -> None:
         self._outer_config.client.events.emit(told.LoopCrashed(name, error))
 
+    def _build_fastdepends_model(self) -> None:
+        super()._build_fastdepends_model()
+        for item in self.calls:
+            keep_callable(item.handler)
+
     def _post_start(self) -> None:
         # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
         if self._usecase.ack_policy is not self.ack_policy:
@@ -221,6 +227,10 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         if worker is not None:
             await worker.stop(self._outer_config.graceful_timeout or 0.0)
         await super().stop()
+
+    def leave(self) -> None:
+        """Forget what ran in an event loop that has ended."""
+        self.running, self.worker = False, None
 
     async def handle(self, claim: Taken) -> Outcome:
         """Consume one message, for the engine."""

@@ -15,6 +15,7 @@ Noteworthy = (
     | told.MessageSetApart
     | told.HookFailed
     | told.DrainTimedOut
+    | told.StillRunning
     | told.LoopCrashed
     | told.GapOld
     | told.SequenceAdvanced
@@ -60,6 +61,9 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
                 f"{worker}: {running} handlers cancelled after {seconds:g} s of stopping.",
                 None,
             )
+        case told.StillRunning(worker=worker, running=running):
+            text = f"{worker}: {running} handlers run on after they were cancelled; their messages stay leased."
+            return logging.WARNING, text, None
         case told.LoopCrashed(name=name, error=error):
             return logging.ERROR, f"{name} crashed; it starts again.", error
         case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired() | told.MessagesMissed():

@@ -131,6 +131,14 @@ class DrainTimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class StillRunning:
+    """Handlers did not end when they were cancelled, as in a thread; their messages stay leased until they do."""
+
+    worker: str
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoopCrashed:
     """A background loop failed; it starts again after a pause."""
 
@@ -258,6 +266,7 @@ Event = (
     | MessageSetApart
     | HookFailed
     | DrainTimedOut
+    | StillRunning
     | LoopCrashed
     | Ticked
     | GapOld

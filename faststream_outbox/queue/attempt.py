@@ -77,6 +77,7 @@ async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> Fi
     finally:
         claim.task = None
         claim.duration = perf_counter() - began
+    _uncancel(worker, task)
     worker.finished(claim.duration, 1)
     if outcome is DONE:
         return DONE
@@ -111,6 +112,7 @@ async def attempt_batch(
             raise
         except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the outcomes
             outcomes = [Retry(error=error)] * len(started)
+        _uncancel(worker, task)
         duration = perf_counter() - began
         worker.finished(duration, len(started))
         for claim, outcome in zip(started, outcomes, strict=True):
@@ -148,6 +150,13 @@ def _cancelled(
     while task.cancelling():
         task.uncancel()
     return STOPPED if any(claim.is_lost for claim in claims) else Retry(error=error)
+
+
+def _uncancel(worker: "Worker", task: asyncio.Task[Any]) -> None:
+    """A handler that went on in spite of a cancellation has dealt with it: the next one is not meant."""
+    if task.cancelling() and worker.employs(task) and not (worker.is_stopping or worker.client.is_cancelled):
+        while task.cancelling():
+            task.uncancel()
 
 
 async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutcome:

@@ -16,7 +16,7 @@ from sqlalchemy import Table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.errors import InvalidOption, LeaseLost
+from faststream_outbox.errors import InvalidOption, LeaseLost, WrongEventLoop
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
@@ -94,11 +94,21 @@ class OutboxClient:
         if log is not None:
             keep_journal(self.events, log)
         self.wakeups = Wakeups(engine, self.names, self.events, notify)
+        self.isolation = Isolation()
+        self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
+        self._renderer = last_exception_renderer
+        self._wires = wires
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Make what belongs to one event loop; in another one it is made anew."""
+        engine, wires = self.engine, self._wires
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: list[Worker] = []
         self._claim_wire = Wire(engine) if wires is None else wires()
         self._scan_wire = Wire(engine, timeout=SCAN_TIMEOUT) if wires is None else wires()
         self._settle_wire = Wire(engine) if wires is None else wires()
-        listen_wire = Wire(listening(engine, listen_dsn)) if wires is None else wires()
+        listen_wire = Wire(listening(engine, self._listen_dsn)) if wires is None else wires()
         claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
         self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
         scanner = Scanner(self._scan_wire, claim_sql, self.events, self.claimer)
@@ -107,8 +117,8 @@ class OutboxClient:
             settle_sql,
             self.events,
             self,
-            has_dead_letters=dlq_table is not None,
-            renderer=last_exception_renderer,
+            has_dead_letters=self.dlq_table is not None,
+            renderer=self._renderer,
         )
         renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
         self.listener = Listener(listen_wire, self.names, self.events, self._hinted, self.wakeups.sender)
@@ -119,14 +129,28 @@ class OutboxClient:
             ("outbox settler", self.settler.run),
             ("outbox renewer", renewer.run),
         ]
-        if listen:
+        if self._listens:
             loops.append(("outbox listener", self.listener.run))
-        if watch:
+        if self._watches:
             loops.append(("outbox watcher", self._watcher.run))
         self._services = [Service(name, loop, self._crashed) for name, loop in loops]
-        self.isolation = Isolation()
         self._detach: Callable[[], None] | None = None
         self._changing = asyncio.Lock()
+
+    def _move(self) -> None:
+        """Belong to the running event loop: the one before may have ended without a stop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None:
+            if self._workers and self._loop.is_running():
+                msg = "Workers of this client run in another event loop. Make a client for each loop."
+                raise WrongEventLoop(msg)
+            if self._detach is not None:
+                self._detach()
+            # Their connections went with the loop.
+            self._assemble()
+        self._loop = loop
 
     @classmethod
     def shared(cls, engine: AsyncEngine, table: Table, dlq_table: Table | None = None) -> "OutboxClient":
@@ -163,8 +187,10 @@ class OutboxClient:
 
     async def attach(self, worker: Worker) -> Intake:
         """Serve this worker; the first one starts the loops."""
+        self._move()
         async with self._changing:
-            self._workers.append(worker)
+            if worker not in self._workers:
+                self._workers.append(worker)
             # A connection that died silently must be given up before the leases that wait for it run out.
             self._settle_wire.timeout = min(STATEMENT_TIMEOUT, max(1.0, min(self._ttls()) / 3))
             if self._detach is None:
@@ -284,7 +310,6 @@ class OutboxClient:
         """Leave the worker's unwritten outcomes to the end of their leases."""
         for claim in self.settler.give_up(worker):
             self.events.emit(told.Abandoned(claim.queue, worker.name, claim.id, claim.deliveries_count))
-        worker.unsettled.clear()
 
     def _claims(self) -> Iterable[Claim]:
         return [claim for worker in self._workers for claim in worker.unsettled]

@@ -28,6 +28,8 @@ class Hand:
         self._pause = pause
         self.is_ready = not pause
         """Whether it takes messages; not so while it recovers from a crash."""
+        self.is_last = False
+        """Whether what it handles now is the last: it outlived a stop."""
         self.holds: list[Claim] = []
         """What it handles now, first to last."""
 
@@ -39,7 +41,7 @@ class Hand:
         if self._pause:
             await asyncio.sleep(self._pause)
             self.is_ready = True
-        while not worker.is_stopping:
+        while not (worker.is_stopping or self.is_last):
             try:
                 if worker.options.batch:
                     await self._handle_batch(task)
@@ -56,7 +58,7 @@ class Hand:
         held, self.holds = self.holds, []
         for claim in held:
             if claim in self._worker.unsettled and not claim.is_ending:
-                self._worker.settle(claim, Release(counts=True))
+                self._worker.settle(claim, Release(counts=claim.was_started))
 
     async def _handle_run(self, run: list[Claim], task: asyncio.Task[None]) -> None:
         worker = self._worker
@@ -91,8 +93,8 @@ class Hand:
                 continue
             final = outcome
             if claim.key is not None:
-                # A later message of a key that failed comes again after it, so that order holds.
-                final = Release(counts=True) if (claim.queue, claim.key) in held else outcome
+                # A later message of a key that failed comes again after it, so that order holds; it is not to blame.
+                final = RELEASE if (claim.queue, claim.key) in held else outcome
                 if holds_key(final, worker.options):
                     held.add((claim.queue, claim.key))
             worker.settle(claim, final)

@@ -7,13 +7,14 @@ Built by the broker for each subscriber, or used directly.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox.errors import WrongEventLoop
 from faststream_outbox.events import table as told
 from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release
 from faststream_outbox.queue.claim import Claim
@@ -32,6 +33,8 @@ HandleBatch = Callable[[Sequence[Claim]], Awaitable[Sequence[Outcome]]]
 HOARD_SECONDS = 0.05
 """A worker keeps no more messages waiting than it handles in this time, and as many again on their way."""
 MOST_UNSETTLED = 5000
+SHORTEST_WAIT = 1.0
+"""Seconds that a stop waits at least for a claim under way, for a cancelled handler, and for outcomes."""
 
 
 class Worker:
@@ -69,16 +72,31 @@ class Worker:
         self.client.check(self.options)
         self.name = name or ",".join(self.queues)
         self.handle: Any = handle
+        self._seconds: float | None = None
+        self._crashes = 0
+        self._crashed_at = 0.0
+        self._assemble(None)
+
+    def _assemble(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Make what belongs to one event loop; in another one it is made anew."""
+        self._loop = loop
         self.is_stopping = False
         self.ready = Ready()
         self._hands: dict[asyncio.Task[None], Hand] = {}
         self.unsettled: set[Claim] = set()
-        self._all_settled = asyncio.Event()
-        self._seconds: float | None = None
+        self._some_settled = asyncio.Event()
         self._intake: Intake | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._crashes = 0
-        self._crashed_at = 0.0
+        self._lingering: asyncio.Task[None] | None = None
+
+    def _move(self) -> None:
+        """Belong to the running event loop: the one before may have ended without a stop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None and self._hands and self._loop.is_running():
+                msg = f"{self.name} runs in another event loop. Make a worker for each loop."
+                raise WrongEventLoop(msg)
+            self._assemble(loop)
 
     @property
     def is_running(self) -> bool:
@@ -122,6 +140,7 @@ class Worker:
 
     async def start(self) -> None:
         """Begin to claim and handle, unless already running; a stop under way ends first."""
+        self._move()
         if self._stopping is not None and asyncio.current_task() not in self._hands:
             await asyncio.shield(self._stopping)
         if self._hands:
@@ -129,7 +148,17 @@ class Worker:
         self.is_stopping = False
         for number in range(self.options.max_workers):
             self._employ(f"outbox {self.name} {number}")
-        self._intake = await self.client.attach(self)
+        try:
+            self._intake = await self.client.attach(self)
+        except BaseException:
+            hands, self._hands = self._hands, {}
+            for task in hands:
+                task.cancel()
+            raise
+
+    def employs(self, task: asyncio.Task[Any]) -> bool:
+        """Whether this is the task of one of its hands."""
+        return task in self._hands
 
     def _employ(self, name: str, pause: float = 0.0) -> None:
         hand = Hand(self, name, pause)
@@ -153,8 +182,10 @@ class Worker:
     async def stop(self, timeout: float | None = None) -> None:
         """Finish what runs, within `timeout` or `graceful_timeout`; give back the rest at once.
 
-        Called from a handler of its own it returns at once, and the worker stops when that has ended.
+        Called from a handler of its own it returns at once, and the worker stops when that has ended. A handler
+        that does not end when it is cancelled, as one in a thread, keeps its message leased until it does.
         """
+        self._move()
         if not self._hands:
             return
         if self._stopping is None:
@@ -165,18 +196,38 @@ class Worker:
             await asyncio.shield(self._stopping)
 
     async def _stop(self, timeout: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (timeout or 0.0)
         try:
-            await self.client.claimer.remove(self)
+            removing = loop.create_task(self.client.claimer.remove(self), name=f"remove {self.name}")
             for claim in self.ready.clear():
                 self.settle(claim, RELEASE)
-            await self._drain(timeout or 0.0)
-            await self._await_settled(max(1.0, timeout or 0.0))
-            await self.client.detach(self)
+            late = await self._drain(timeout or 0.0)
+            # What a claim under way brings is given back at once, or left to its lease where the server is silent.
+            await asyncio.wait([removing], timeout=max(SHORTEST_WAIT, until - loop.time()))
+            removing.cancel()
+            busy = {claim for hand in late.values() for claim in hand.holds}
+            await self._await_settled(max(SHORTEST_WAIT, until - loop.time()), busy)
+            if late:
+                self._lingering = loop.create_task(self._linger(late), name=f"linger {self.name}")
+            elif self._lingering is None:
+                await self.client.detach(self)
         finally:
             self._hands = {}
             self._stopping = None
 
-    async def _drain(self, timeout: float) -> None:
+    async def _linger(self, late: "dict[asyncio.Task[None], Hand]") -> None:
+        """Keep the leases of handlers that did not end, and write their outcomes when they do."""
+        for hand in late.values():
+            hand.is_last = True
+        await asyncio.wait(late)
+        await self._await_settled(LONGEST_PAUSE)
+        self._lingering = None
+        if not self._hands:
+            await self.client.detach(self)
+
+    async def _drain(self, timeout: float) -> "dict[asyncio.Task[None], Hand]":
+        """Wait for what runs; gives those that run on although they were cancelled."""
         began = perf_counter()
         for task, hand in self._hands.items():
             if not hand.holds:
@@ -186,18 +237,21 @@ class Worker:
             self.client.events.emit(told.DrainTimedOut(self.name, perf_counter() - began, len(late)))
             for task in late:
                 task.cancel()
-            await asyncio.wait(late)
+            _, late = await asyncio.wait(late, timeout=SHORTEST_WAIT)
+            if late:
+                self.client.events.emit(told.StillRunning(self.name, len(late)))
+        return {task: self._hands[task] for task in late}
 
-    async def _await_settled(self, timeout: float) -> None:
-        """Wait until the outcomes are written; give up when the server stays out of reach."""
-        while self.unsettled:
-            self._all_settled.clear()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._all_settled.wait()
-            except TimeoutError:
-                self.client.abandon(self)
-                return
+    async def _await_settled(self, timeout: float, busy: Collection[Claim] = ()) -> None:
+        """Wait until all outcomes but those of `busy` are written; give up when the server stays out of reach."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.unsettled.issubset(busy):
+                    self._some_settled.clear()
+                    await self._some_settled.wait()
+        except TimeoutError:
+            self.client.abandon(self)
+            self.unsettled.intersection_update(busy)
 
     def receive(self, claims: list[Claim]) -> None:
         """Take messages that were claimed for this worker."""
@@ -225,8 +279,8 @@ class Worker:
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
         """The outcome was written, or the lease was gone."""
         self.unsettled.discard(claim)
-        if not self.unsettled:
-            self._all_settled.set()
+        if not self.unsettled or self.is_stopping:
+            self._some_settled.set()
         intake = self._intake
         if intake is None:
             return

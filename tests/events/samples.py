@@ -21,6 +21,7 @@ SAMPLES: list[Event] = [
     told.MessageSetApart("orders", 17, ERROR),
     told.HookFailed("on_terminal_failure", ERROR),
     told.DrainTimedOut("billing", 15.0, 2),
+    told.StillRunning("billing", 1),
     told.LoopCrashed("outbox claimer", ERROR),
     told.Ticked("outbox", 7, 100, 1),
     told.GapOld("outbox", 61.0, ("4711 (shop@shop)",)),

@@ -8,7 +8,7 @@ import pytest
 
 from faststream_outbox.events import table as told
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry
-from tests.queue.rig import Rig
+from tests.queue.rig import POLLING, Rig
 
 
 class Batches:
@@ -189,3 +189,19 @@ class TestKeys:
         await rig.work(Batches(answer), batch=True)
         handled = await rig.witness.wait(told.Handled)
         assert handled.deliveries_count == 1
+
+
+class TestFollowers:
+    async def test_messages_behind_a_retried_one_of_their_key_are_not_counted_as_crashes(self, rig: Rig) -> None:
+        failures: list[int] = []
+
+        async def handle(claims: Sequence[Claim]) -> list[Outcome]:
+            if claims[0].payload == b"head" and len(failures) < 6:
+                failures.append(len(claims))
+                return [Retry(0.001), *[DONE] * (len(claims) - 1)]
+            return [DONE] * len(claims)
+
+        await rig.work(handle, batch=True, batch_size=10, crash_limit=3, **POLLING)
+        await rig.put("head", "a", "b", key="k")
+        await rig.witness.wait(told.Handled, count=3)
+        assert (max(failures), await rig.dead()) == (3, [])
