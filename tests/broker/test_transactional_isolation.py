@@ -14,7 +14,7 @@ from faststream_outbox.queue import Claim, OutboxClient
 from tests.broker.effects import EffectsShop
 from tests.waiting import eventually
 
-LEASE = 0.9
+LEASE = 2.0
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])
@@ -56,7 +56,7 @@ async def test_a_handler_longer_than_its_lease_runs_once(strict_shop: EffectsSho
         async def handle(body: list[int] | int, session: OutboxSession) -> None:
             calls.append(body)
             await shop.write(session, body[0] if isinstance(body, Sequence) else body)
-            await asyncio.sleep(2.2 * LEASE)
+            await asyncio.sleep(1.3 * LEASE)
 
     await shop.publish(1)
     for broker in brokers:

@@ -73,14 +73,14 @@ async def test_message_in_hand_that_the_new_primary_lacks_is_not_settled_there(
     running = asyncio.create_task(outbox.run(handle, "g", **options))
     await eventually(lambda: handle.seen == ["kept"], 10)
     await publish(rig, rig.outbox, "in hand")
-    await asyncio.wait_for(handle.began.wait(), 10)
+    await asyncio.wait_for(handle.began.wait(), 30)
     await fail_over(rig, 1)
     later = await rig.another()
     await publish(rig, later, *NEW)
     handle.go_on.set()
     await eventually(lambda: set(NEW) <= set(handle.seen), 20, "everything new is delivered")
     stop.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 30)
     assert await rig.asides() == []
 
 

@@ -32,7 +32,7 @@ async def test_what_waited_and_is_deleted_is_given_up_and_told(rig: LogRig) -> N
     collector, stop = Collector(), asyncio.Event()
     with recorded(rig.outbox) as asked:
         running = asyncio.create_task(rig.outbox.run(collector, "g", stop_event=stop))
-        await eventually(lambda: collector.payloads == [4], timeout=20.0)
+        await eventually(lambda: collector.payloads == [4])
         stop.set()
         await running
     assert await rig.asides() == []
@@ -60,7 +60,7 @@ async def test_retention_itself_leaves_such_rows_behind(rig: LogRig) -> None:
     await rig.outbox.clean(older_than=timedelta(0))
     assert len(await rig.asides()) == 1
     assert await delivered(away, "g") in ([2], [])
-    await eventually(lambda: rig.told(MessagesMissed), timeout=1.0)
+    await eventually(lambda: rig.told(MessagesMissed))
 
 
 async def test_parked_message_that_is_gone_stays_as_a_record(rig: LogRig) -> None:

@@ -36,8 +36,8 @@ async def test_it_is_a_failed_attempt_with_its_error(rig: Rig, panic: BaseExcept
 
     await rig.work(handle, retry_strategy=NoRetry())
     await rig.put("poison", "a", "b")
-    died = await rig.witness.wait(told.Died, timeout=5)
-    await rig.witness.wait(told.Handled, count=2, timeout=5)
+    died = await rig.witness.wait(told.Died)
+    await rig.witness.wait(told.Handled, count=2)
     (letter,) = await rig.dead()
     assert (died.reason, died.error) == ("retry_terminal", panic)
     assert letter["error_type"].endswith(type(panic).__name__)
@@ -51,9 +51,9 @@ async def test_it_fails_its_batch(rig: Rig, panic: BaseException) -> None:
 
     await rig.work(handle, batch=True, batch_size=2, retry_strategy=ConstantRetry(delay_seconds=3600.0))
     await rig.put("poison")
-    await rig.witness.wait(told.Retried, timeout=5, error=panic)
+    await rig.witness.wait(told.Retried, error=panic)
     await rig.put("a", "b")
-    await rig.witness.wait(told.Handled, count=2, timeout=5)
+    await rig.witness.wait(told.Handled, count=2)
 
 
 async def test_one_of_a_hook_is_told_and_changes_nothing(rig: Rig) -> None:
@@ -67,9 +67,9 @@ async def test_one_of_a_hook_is_told_and_changes_nothing(rig: Rig) -> None:
 
     await rig.work(handle, retry_strategy=NoRetry(), on_terminal_failure=hook)
     await rig.put("poison", "a")
-    await rig.witness.wait(told.HookFailed, timeout=5)
-    await rig.witness.wait(told.Died, timeout=5)
-    await rig.witness.wait(told.Handled, timeout=5)
+    await rig.witness.wait(told.HookFailed)
+    await rig.witness.wait(told.Died)
+    await rig.witness.wait(told.Handled)
 
 
 async def test_one_of_a_retry_strategy_gives_the_message_up(rig: Rig) -> None:
@@ -84,8 +84,8 @@ async def test_one_of_a_retry_strategy_gives_the_message_up(rig: Rig) -> None:
 
     await rig.work(handle, retry_strategy=Strategy())
     await rig.put("poison", "a")
-    died = await rig.witness.wait(told.Died, timeout=5)
-    await rig.witness.wait(told.Handled, timeout=5)
+    died = await rig.witness.wait(told.Died)
+    await rig.witness.wait(told.Handled)
     assert isinstance(died.error, Panic)
 
 
@@ -100,7 +100,7 @@ async def test_a_handler_loop_that_ends_all_the_same_is_started_again_and_told(r
     (loop,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox orders 0"]
     healthy = [rig.client.is_healthy]
     loop.cancel()
-    await rig.witness.wait(told.LoopCrashed, timeout=5, name="outbox orders 0")
+    await rig.witness.wait(told.LoopCrashed, name="outbox orders 0")
     healthy.append(rig.client.is_healthy)
     await rig.put("b")
     await rig.witness.wait(told.Handled, count=2)

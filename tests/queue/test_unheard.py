@@ -44,7 +44,7 @@ async def test_what_a_lost_claim_leased_is_taken_again_at_once(
     lose(2)
     await rig.put("a", "b", key=key)
     await rig.work(handle, lease_ttl_seconds=3600.0)
-    await rig.witness.wait(told.Handled, count=2, timeout=5.0)
+    await rig.witness.wait(told.Handled, count=2)
     # A delivery whose answer was lost is none.
     assert {event.deliveries_count for event in rig.witness.of(told.Handled)} == {1}
 
