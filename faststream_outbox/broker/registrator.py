@@ -69,6 +69,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         batch_wait: float = 0.0,
         transactional: bool = False,
         on_dead: OnDead = "continue",
+        handler_timeout: float | None = None,
         on_lease_lost: OnLeaseLost = "continue",
         on_undecided: OnUndecided = "retry",
         on_terminal_failure: TerminalHook | None = None,
@@ -105,6 +106,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         batch_wait: seconds to wait for a batch to fill.
         transactional: give the handler a session whose commit also ends the message.
         on_dead: whether the next messages of a key go on ("continue") or wait ("block") after one died.
+        handler_timeout: seconds after which a handler is cancelled and has failed; None is no limit.
         on_lease_lost: whether a handler that lost its lease goes on ("continue") or is cancelled ("cancel").
         on_undecided: what no decision means: "retry", "release", "done" or "dead".
         on_terminal_failure: called with the claim before it becomes a dead letter; None takes the broker's.
@@ -140,6 +142,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             crash_limit=checked_crash_limit(crash_limit, topic),
             retry_strategy=DEFAULT_RETRY if retry_strategy is None else retry_strategy,
             on_undecided=on_undecided,
+            handler_timeout=handler_timeout,
             on_lease_lost=on_lease_lost,
             on_dead=on_dead,
             on_terminal_failure=on_terminal_failure or self._terminal_hook,

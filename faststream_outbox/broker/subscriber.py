@@ -41,6 +41,7 @@ from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.slots import checked_group, checked_uri
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
+from faststream_outbox.outcomes.limited import limited
 from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, UNDECIDED_OUTCOME, Outcome
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
@@ -211,7 +212,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         return LogWorker(
             self._outer_config.log,
             Group(checked_group(group), checked_uri(self.queues[0], "topic")),
-            self.handle_batch if options.batch else self.handle,
+            limited(self.handle_batch if options.batch else self.handle, options.handler_timeout),
             options=read,
             members=options.max_workers,
             batch=options.batch,

@@ -31,6 +31,7 @@ class WorkerOptions:
     crash_limit: int = 100
     retry_strategy: object = field(default_factory=lambda: DEFAULT_RETRY)
     on_undecided: OnUndecided = "retry"
+    handler_timeout: float | None = None
     on_lease_lost: OnLeaseLost = "continue"
     on_dead: OnDead = "continue"
     on_terminal_failure: TerminalHook | None = None
@@ -47,6 +48,8 @@ class WorkerOptions:
                 check_count(name, getattr(self, name))
         for name in ("min_fetch_interval", "max_fetch_interval", "lease_ttl_seconds"):
             check_seconds(name, getattr(self, name))
+        if self.handler_timeout is not None:
+            check_seconds("handler_timeout", self.handler_timeout)
         if self.graceful_timeout is not None:
             check_seconds("graceful_timeout", self.graceful_timeout, zero=True)
         check_seconds("batch_wait", self.batch_wait, zero=True)

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import WrongEventLoop
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.limited import limited
 from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.hand import Hand
@@ -71,7 +72,7 @@ class Worker:
         self.client = client or OutboxClient.shared(engine, table, dlq_table)
         self.client.check(self.options)
         self.name = name or ",".join(self.queues)
-        self.handle: Any = handle
+        self.handle: Any = limited(handle, self.options.handler_timeout)
         self._seconds: float | None = None
         self._crashes = 0
         self._crashed_at = 0.0

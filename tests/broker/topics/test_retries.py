@@ -1,5 +1,6 @@
 """Failures in a topic: strategies, parking, keys that wait for an operator."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -190,3 +191,17 @@ async def test_first_failure_is_remembered_for_the_strategy(stage: Stage) -> Non
     await stage.has_set_aside("parked")
     assert [count for _, count in moments] == [1, 2, 3]
     assert moments[1][0] == moments[2][0]
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_handler_that_takes_longer_than_it_may_has_failed(stage: Stage, *, batch: bool) -> None:
+    @stage.broker.subscriber(
+        topic="orders", group="billing", batch=batch, handler_timeout=0.1, retry_strategy=NoRetry()
+    )
+    async def handle(body: Any) -> None:
+        await asyncio.Event().wait()
+
+    await stage.broker.start()
+    await stage.publish(1, key="order-1")
+    (parked,) = await stage.has_set_aside("parked")
+    assert parked.error_type == "TimeoutError"

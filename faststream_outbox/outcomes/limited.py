@@ -1,0 +1,37 @@
+"""A handler that may take only so long: then it is cancelled, and that is a failed attempt.
+
+What the handler had decided before counts, above all that its transaction has committed. A handler that does
+not end when it is cancelled is waited for. Used by the workers of both engines.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from faststream_outbox.outcomes.outcome import Outcome, Retry
+
+Handle = Callable[[Any], Awaitable[Any]]
+
+
+def limited(handle: Handle, seconds: float | None) -> Handle:
+    """The handler within its time; the handler itself where there is no limit."""
+    if seconds is None:
+        return handle
+
+    async def within(given: Any) -> Any:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await handle(given)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            late = TimeoutError(f"The handler did not end within {seconds:g} s: handler_timeout.")
+            late.__cause__ = error
+        return [_decided(one, late) for one in given] if isinstance(given, Sequence) else _decided(given, late)
+
+    return within
+
+
+def _decided(claim: Any, error: TimeoutError) -> Outcome:
+    decision: Outcome | None = claim.decision
+    return Retry(error=error) if decision is None else decision
