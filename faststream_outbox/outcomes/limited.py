@@ -19,8 +19,9 @@ def limited(handle: Handle, seconds: float | None) -> Handle:
         return handle
 
     async def within(given: Any) -> Any:
+        limit = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds) as limit:
+            async with limit:
                 return await handle(given)
         except TimeoutError as error:
             if not limit.expired():
