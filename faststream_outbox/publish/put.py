@@ -1,6 +1,7 @@
 """The two ways to publish: with and without an event loop. See the package's promise."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from sqlalchemy import Table
@@ -102,7 +103,8 @@ def _wake(
 
 def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, str]]:
     # A message for later would wake sleepers who find nothing.
-    due = [hint for hint in hints if hint.due_in <= 0]
+    # How long the transaction will stay open is not known: its messages may lie below the claimers' floors by then.
+    due = [replace(hint, scan=True) for hint in hints if hint.due_in <= 0]
     return [{"channel": wakeups.channel, "payload": payload} for payload in payloads(due, sender="transaction")]
 
 

@@ -11,6 +11,8 @@ from faststream_outbox.publish.ids import random_ids
 from faststream_outbox.wakeup.hint import Hint
 
 BACKDATED_SECONDS = 0.5
+CLOCK_SECONDS = 60.0
+"""A time within this distance may be in the past by the server's clock, or in the future."""
 MOST_BYTES = 8_000_000
 MOST_ROWS = 10_000
 
@@ -174,6 +176,7 @@ def _hint(queue: str, rows: Sequence[CheckedEnvelope], now: datetime) -> Hint:
         for due_at, due_in in {(row[3], row[4]) for row in rows}
     ]
     due_in = min(due)
+    is_by_clock = any(row[3] is not None for row in rows)
     keyless = [row[5] for row in rows].count(None)
     return Hint(
         queue=queue,
@@ -182,6 +185,7 @@ def _hint(queue: str, rows: Sequence[CheckedEnvelope], now: datetime) -> Hint:
         keyed=keyless < len(rows),
         keyless=keyless > 0,
         due_in=max(0.0, due_in),
-        later=max(due) > max(0.0, due_in),
-        scan=due_in < -BACKDATED_SECONDS,
+        # What is due by this clock may not be so by the server's, and the other way round.
+        later=is_by_clock or max(due) > max(0.0, due_in),
+        scan=due_in < (CLOCK_SECONDS if is_by_clock else -BACKDATED_SECONDS),
     )

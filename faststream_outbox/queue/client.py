@@ -322,7 +322,8 @@ class OutboxClient:
         self.claimer.hint(hint)
 
     def _poke(self) -> None:
-        self.claimer.hint(Hint(None))
+        # Also below the floors, and for priorities that nobody has seen: of such rows nothing is known.
+        self.claimer.hint(Hint(None, scan=True))
 
     def _not_watching(self, error: Exception) -> None:
         self.events.emit(told.ConnectionLost("watch", error))

@@ -91,6 +91,7 @@ class Intake:
         for lane in self._meant(hint, now):
             if hint.due_in > 0:
                 lane.note_due(now + hint.due_in)
+                lane.is_due_known = lane.is_due_known and not hint.later
             else:
                 lane.hint(now, is_precise=bool(hint.priorities) and not hint.later)
         if hint.scan:

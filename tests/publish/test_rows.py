@@ -81,10 +81,12 @@ def test_hint_says_when_the_first_is_due_and_whether_others_are_later(
     assert (hint.due_in, hint.later) == (due_in, later)
 
 
-@each(("ago", "scan"), [(timedelta(0), False), (timedelta(milliseconds=100), False), (LATER, True)])
-def test_message_that_was_due_long_ago_asks_for_a_look_below_the_floor(ago: timedelta, scan: bool) -> None:
+@each(("ago", "scan"), [(timedelta(0), True), (-timedelta(seconds=1), True), (LATER, True), (-LATER, False)])
+def test_time_that_may_have_passed_on_the_servers_clock_asks_for_a_look_below_the_floor(
+    ago: timedelta, scan: bool
+) -> None:
     (hint,) = _hints(message(activate_at=datetime.now(UTC) - ago))
-    assert (hint.due_in, hint.scan) == (0.0, scan)
+    assert (hint.scan, hint.later) == (scan, True)
 
 
 def test_due_time_by_the_calendar_is_told_in_seconds() -> None:
