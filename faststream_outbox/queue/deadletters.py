@@ -1,8 +1,8 @@
 """Dead letters for operators: look, group, edit, replay, purge.
 
 A replay works on a frozen selection: what dies while it runs is not part of it. It puts messages
-back under their own ids, oldest first, so that a key's order holds; it can be counted first without
-doing anything, slowed down, and watched. A message whose `timer_id` was taken meanwhile stays dead
+back under their own ids, oldest first, so that a key's order holds, and sees to it that nobody draws
+these ids again; it can be counted first without doing anything, slowed down, and watched. A message whose `timer_id` was taken meanwhile stays dead
 and is reported.
 """
 
@@ -21,6 +21,8 @@ from faststream_outbox.sql.through import Rows, through
 from faststream_outbox.wakeup.hint import Hint
 
 SLICE = 100
+MOST_DRAWN = 10_000
+"""Ids that are drawn one by one. Where more are missing, nobody draws so many while the sequence is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,7 @@ class DeadLetters:
         progress = Replay(selected=int((await self._fetch("count_dead", values))[0][0]))
         if dry_run:
             return progress
+        await self._pass_ids(values)
         size = slice_size if rate is None else max(1, min(slice_size, int(rate)))
         after = -(2**63)
         while rows := await self._fetch("replay", values | {"after": after, "slice": size}):
@@ -186,6 +189,21 @@ class DeadLetters:
             if rate is not None:
                 await asyncio.sleep(len(rows) / rate)
         return progress
+
+    async def _pass_ids(self, values: Mapping[str, Any]) -> None:
+        """Move the table's sequence behind what comes back: after a restore it may lie before that.
+
+        Otherwise the application's next messages would draw the same ids.
+        """
+        table = self._client.names.table
+        ((top, last, sequence, may_set),) = await self._fetch("highest_dead", {**values, "table": table})
+        while top is not None and last is not None and last < top:
+            missing = top - last
+            if missing > MOST_DRAWN and may_set:
+                await self._fetch("set_last_id", {"sequence": sequence, "last": top})
+                return
+            drawn = {"sequence": sequence, "count": min(missing, MOST_DRAWN)}
+            last = (await self._fetch("draw_ids", drawn))[0][0]
 
     def _wake(self, rows: Sequence[Sequence[Any]]) -> None:
         for queue, keyed, priority in {(row[2], row[3], row[4]) for row in rows}:

@@ -15,11 +15,42 @@ where id <= :frontier
   and (:since::timestamptz is null or failed_at >= :since::timestamptz)
   and (:until::timestamptz is null or failed_at < :until::timestamptz)
 
+-- name: highest_dead
+-- The highest id that a selection would bring back, the last one drawn, the sequence, and whether it may be set.
+select h.top, case when may.use then coalesce(pg_sequence_last_value(s.name), 0) end, s.name::text, may.set
+from (
+    select max(original_id) as top
+    from {dead}
+    where id <= :frontier
+      and (:ids::bigint[] is null or id = any (:ids::bigint[]))
+      and (:queue::text is null or queue = :queue::text)
+      and (:key::text is null or key = :key::text)
+      and (:reason::text is null or failure_reason = :reason::text)
+      and (:error_type::text is null or error_type = :error_type::text)
+      and (:since::timestamptz is null or failed_at >= :since::timestamptz)
+      and (:until::timestamptz is null or failed_at < :until::timestamptz)
+) h
+cross join (select pg_get_serial_sequence(:table, 'id')::regclass as name) s
+cross join lateral (
+    select has_sequence_privilege(s.name, 'usage') as use, has_sequence_privilege(s.name, 'update') as set
+) may
+
+-- name: draw_ids
+-- Draws so many ids that nobody will use, and returns the last.
+select max(nextval(:sequence::text::regclass)) from generate_series(1, :count)
+
+-- name: set_last_id
+-- Moves the sequence far ahead: it must not be near, where others draw from it meanwhile.
+select setval(:sequence::text::regclass, :last)
+
 -- name: list_dead
 -- Dead letters of a selection, newest first.
 select id, original_id, message_id, queue, payload, headers::text, key, priority, timer_id, attempts_count,
-       deliveries_count, created_at, first_attempt_at, last_attempt_at, failed_at, failure_reason,
-       last_exception, error_type, error_message, traceback
+       deliveries_count, least(greatest(created_at, '0002-01-01Z'), '9998-12-31Z'),
+       case when first_attempt_at is not null then least(greatest(first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       case when last_attempt_at is not null then least(greatest(last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       least(greatest(failed_at, '0002-01-01Z'), '9998-12-31Z'), failure_reason, last_exception, error_type,
+       error_message, traceback
 from {dead}
 where id < :before
   and (:ids::bigint[] is null or id = any (:ids::bigint[]))
@@ -34,7 +65,9 @@ limit :limit
 
 -- name: group_dead
 -- Dead letters counted by queue, reason and type of error, with the first and the last time of each.
-select queue, failure_reason, error_type, count(*), min(failed_at), max(failed_at)
+select queue, failure_reason, error_type, count(*),
+       least(greatest(min(failed_at), '0002-01-01Z'), '9998-12-31Z'),
+       least(greatest(max(failed_at), '0002-01-01Z'), '9998-12-31Z')
 from {dead}
 where :queue::text is null or queue = :queue::text
 group by queue, failure_reason, error_type

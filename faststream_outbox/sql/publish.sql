@@ -96,9 +96,12 @@ returning id
 
 -- name: unprocessed_of_queue
 -- The first messages of a queue to fall due (low priorities first), by id, leased ones included; leases nothing.
-select n.id, n.queue, n.payload, n.headers, n.attempts_count, n.deliveries_count, n.created_at,
-       least(greatest(n.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), n.first_attempt_at, n.last_attempt_at,
-       n.acquired_at, n.acquired_token, n.timer_id, n.key, n.priority, n.message_id
+select n.id, n.queue, n.payload, n.headers, n.attempts_count, n.deliveries_count,
+       least(greatest(n.created_at, '0002-01-01Z'), '9998-12-31Z'), least(greatest(n.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
+       case when n.first_attempt_at is not null then least(greatest(n.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       case when n.last_attempt_at is not null then least(greatest(n.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       case when n.acquired_at is not null then least(greatest(n.acquired_at, '0002-01-01Z'), '9998-12-31Z') end,
+       n.acquired_token, n.timer_id, n.key, n.priority, n.message_id
 from (
     select *
     from (
@@ -131,10 +134,12 @@ order by n.id
 
 -- name: unprocessed
 -- Messages of every queue, oldest first, leased ones included; leases nothing.
-select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count, o.created_at,
-       least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'), o.first_attempt_at,
-               o.last_attempt_at, o.acquired_at, o.acquired_token,
-       o.timer_id, o.key, o.priority, o.message_id
+select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count,
+       least(greatest(o.created_at, '0002-01-01Z'), '9998-12-31Z'), least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
+       case when o.first_attempt_at is not null then least(greatest(o.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       case when o.last_attempt_at is not null then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       case when o.acquired_at is not null then least(greatest(o.acquired_at, '0002-01-01Z'), '9998-12-31Z') end,
+       o.acquired_token, o.timer_id, o.key, o.priority, o.message_id
 from {table} o
 where o.queue <> '$paused'
 order by o.id

@@ -159,3 +159,16 @@ class TestPurge:
     async def test_needs_no_second_client(self, buried: Rig) -> None:
         letters = DeadLetters(buried.another_client())
         assert await letters.purge(Selection(queue="orders")) == 15
+
+
+async def test_times_outside_the_calendar_can_be_read(driver_rig: Rig) -> None:
+    await driver_rig.sql(
+        "insert into {d} (original_id, message_id, queue, payload, created_at, first_attempt_at, last_attempt_at,"
+        " failed_at, failure_reason, attempts_count, deliveries_count, priority)"
+        " values (1, gen_random_uuid(), 'orders', '', '10001-01-01', '0044-03-15 BC', 'infinity', '-infinity', 'x',"
+        " 1, 1, 0)"
+    )
+    (letter,) = await driver_rig.letters.find(Selection(queue="orders"))
+    (group,) = await driver_rig.letters.groups("orders")
+    years = [letter.created_at.year, letter.failed_at.year, group.first_failed_at.year]
+    assert years == [9998, 2, 2]

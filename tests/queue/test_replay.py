@@ -4,11 +4,12 @@ import asyncio
 from uuid import UUID
 
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import table as told
-from faststream_outbox.queue import DONE, Claim, Dead, NoRetry, Outcome, Replay, Selection
+from faststream_outbox.queue import DONE, Claim, Dead, DeadLetters, NoRetry, Outcome, Replay, Selection
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 
@@ -255,3 +256,39 @@ class TestEditAndReplay:
 
     async def test_of_one_that_is_not_there_does_nothing(self, driver_rig: Rig) -> None:
         assert await driver_rig.letters.edit_and_replay(9999, payload=b"x") == Replay(0)
+
+
+class TestBehindTheSequence:
+    """The database was restored without its sequence: ids that were drawn will be drawn again."""
+
+    @pytest.mark.parametrize("gap", [5, 50_000])
+    async def test_what_is_published_after_a_replay_does_not_meet_it(self, driver_rig: Rig, gap: int) -> None:
+        await bury(driver_rig, "a", "b")
+        await driver_rig.sql("update {d} set original_id = original_id + :gap", gap=gap)
+        await driver_rig.sql("select setval(pg_get_serial_sequence('{t}', 'id'), 1, false)")
+        await driver_rig.letters.replay(ALL)
+        top = (await driver_rig.rows())[-1]["id"]
+        ids = await driver_rig.put(*["x"] * 10)
+        assert min(ids) > top > gap
+
+    async def test_a_sequence_that_is_ahead_stays_where_it_is(self, rig: Rig) -> None:
+        await bury(rig, "a")
+        (before,) = await rig.put("x")
+        await rig.letters.replay(ALL)
+        (after,) = await rig.put("y")
+        assert after == before + 1
+
+    async def test_a_role_that_may_not_use_the_sequence_can_replay(self, rig: Rig) -> None:
+        await bury(rig, "a")
+        await rig.sql("create role operator_of_{t}")
+        await rig.sql("grant select, insert, delete, update on {t}, {d} to operator_of_{t}")
+        operator = create_async_engine(
+            rig.engine.url, connect_args={"server_settings": {"role": f"operator_of_{rig.table.name}"}}
+        )
+        try:
+            letters = DeadLetters(rig.another_client(engine=operator))
+            assert (await letters.replay(ALL)).replayed == 1
+        finally:
+            await operator.dispose()
+            await rig.sql("drop owned by operator_of_{t}")
+            await rig.sql("drop role operator_of_{t}")
