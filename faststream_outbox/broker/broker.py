@@ -253,7 +253,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             await super().stop(exc_type, exc_val, exc_tb)
             if config.shared_client is not None:
                 # What was just committed is told before the caller disposes of the engine.
-                await config.shared_client.wakeups.notifier(asyncio.get_running_loop()).flush()
+                await config.shared_client.wakeups.close()
             if config.log_client is not None:
                 await config.log_client.close()
         finally:

@@ -211,7 +211,7 @@ class MemoryTables:
         return [(queue,) for queue in sorted(self._known())]
 
     def _last_id(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        return [(self._last,)]
+        return [(self._last, "outbox_id_seq", True)]
 
     def _ping(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         return [(1,)]

@@ -16,7 +16,7 @@ from sqlalchemy import Table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.errors import InvalidOption, LeaseLost, WrongEventLoop
+from faststream_outbox.errors import ConnectionUnusable, InvalidOption, LeaseLost, WrongEventLoop
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
@@ -206,7 +206,7 @@ class OutboxClient:
                 self._workers.remove(worker)
             if self._workers or self._detach is None:
                 return
-            await self.wakeups.notifier(asyncio.get_running_loop()).flush()
+            await self.wakeups.close()
             self._detach()
             self._detach = None
             for service in self._services:
@@ -330,8 +330,15 @@ class OutboxClient:
 
     async def _last_id(self) -> int | None:
         rows = await self._settle_wire.fetch(statements("control", self.names)["last_id"], {"table": self.names.table})
-        last: int | None = rows[0][0]
-        return last
+        last, sequence, is_allowed = rows[0]
+        if is_allowed is False:
+            msg = (
+                f"The role may not read the sequence {sequence}, so messages that nobody announced wait for the next "
+                f"look: GRANT SELECT ON SEQUENCE {sequence} TO its role, or turn watching off with watch=False."
+            )
+            raise ConnectionUnusable(msg)
+        number: int | None = last
+        return number
 
     def _crashed(self, name: str, error: BaseException) -> None:
         self.events.emit(told.LoopCrashed(name, error))

@@ -2,8 +2,8 @@
 
 A replay works on a frozen selection: what dies while it runs is not part of it. It puts messages
 back under their own ids, oldest first, so that a key's order holds, and sees to it that nobody draws
-these ids again; it can be counted first without doing anything, slowed down, and watched. A message whose `timer_id` was taken meanwhile stays dead
-and is reported.
+these ids again; it can be counted first without doing anything, slowed down, and watched. A message
+whose `timer_id` was taken meanwhile stays dead and is reported.
 """
 
 import asyncio

@@ -15,8 +15,10 @@ returning id
 select timer_id from {table} where queue = '$paused' and timer_id is not null order by timer_id
 
 -- name: last_id
--- The last id drawn from the table's sequence, read without touching the table.
-select pg_sequence_last_value(pg_get_serial_sequence(:table, 'id')::regclass)
+-- The last id drawn from the table's sequence, its name, and whether we may read it; touches no table.
+select case when may.read then pg_sequence_last_value(s.name) end, s.name::text, may.read
+from (select pg_get_serial_sequence(:table, 'id')::regclass as name offset 0) s
+cross join lateral (select has_sequence_privilege(s.name, 'usage, select') as read) may
 
 -- name: ping
 -- Answers if the server does.

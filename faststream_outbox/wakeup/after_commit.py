@@ -6,6 +6,7 @@ set once for all sessions, with the first that publishes, and cost a look at the
 that publishes nothing. Called by `publish`.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -16,6 +17,8 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from faststream_outbox.wakeup.hint import Hint
 from faststream_outbox.wakeup.uncommitted import warn_of_lost_messages
+
+logger = logging.getLogger("faststream_outbox")
 
 _PENDING = "faststream_outbox.pending_hints"
 _TAKEN_BACK = "faststream_outbox.savepoint_taken_back"
@@ -58,7 +61,11 @@ def _hand_over(session: Session) -> None:
         if hint.due_in > 0 or passed > LATE_SECONDS:
             is_late = hint.scan or passed > LATE_SECONDS
             hint = replace(hint, due_in=max(0.0, hint.due_in - passed), scan=is_late)  # noqa: PLW2901
-        tell(hint)
+        try:
+            tell(hint)
+        except Exception:
+            # It is committed: the application must not take this for a failure of its own.
+            logger.exception("A wake-up failed after a commit. The message is safe; workers find it by looking.")
 
 
 def _roll_back(session: Session) -> None:

@@ -2,40 +2,78 @@
 
 The first hint leaves at once; those that come while it is on its way, or within the interval after
 it, leave together in one NOTIFY. The interval grows while they keep coming, because workers do not sleep
-then. Failure is told as an event and otherwise ignored: a hint may be lost.
+then. Failure is told as an event, once until it works again, and tried ever less often: a hint may be
+lost. What was opened for sending is kept for a while, and then closed.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import ConnectionLost
+from faststream_outbox.events.table import ConnectionLost, ConnectionRestored
+from faststream_outbox.service import pause_after
 from faststream_outbox.wakeup.hint import Hint, merged, payloads
 
 INTERVAL = 0.005
 LONGEST_INTERVAL = 0.02
 FLUSH_SECONDS = 1.0
+KEEP_SECONDS = 5.0
 
 Send = Callable[[str], Awaitable[object]]
+
+
+class Kept(Protocol):
+    """What is opened for sending and must be closed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to close."""
+
+    async def close(self) -> None:
+        """Close it."""
 
 
 class Notifier:
     """Gathers hints of one event loop and sends them through `send`, one NOTIFY at a time."""
 
-    def __init__(self, send: Send, events: Events, sender: str, interval: float = INTERVAL) -> None:
+    def __init__(
+        self, send: Send, events: Events, sender: str, interval: float = INTERVAL, *, kept: Kept | None = None
+    ) -> None:
         self._send = send
+        self._kept = kept
         self._sender = sender
         self._events = events
         self._interval = interval
         self._pending: dict[str | None, Hint] = {}
+        self._more = asyncio.Event()
+        self._sent = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._failing_since = 0.0
 
     def push(self, hint: Hint) -> None:
         """Send this hint soon. Must be called from the event loop's thread."""
         known = self._pending.get(hint.queue)
         self._pending[hint.queue] = hint if known is None else merged(known, hint)
+        self._sent.clear()
+        self._more.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._drain(), name="outbox notifier")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="outbox notifier")
+
+    async def _run(self) -> None:
+        try:
+            await self._drain()
+            while self._kept is not None and self._kept.is_open:
+                self._more.clear()
+                async with asyncio.timeout(KEEP_SECONDS):
+                    await self._more.wait()
+                await self._drain()
+        except TimeoutError:
+            return
+        finally:
+            if self._kept is not None:
+                await self._kept.close()
 
     async def _drain(self) -> None:
         interval = self._interval
@@ -45,11 +83,37 @@ class Notifier:
                 for payload in payloads(hints, self._sender):
                     await self._send(payload)
             except Exception as error:  # noqa: BLE001 - a hint may be lost, and is told
-                self._events.emit(ConnectionLost("notify", error))
-            await asyncio.sleep(interval)
+                self._failed(error)
+            else:
+                self._worked()
+            if not self._pending:
+                self._sent.set()
+            await asyncio.sleep(pause_after(self._failures) if self._failures else interval)
             interval = min(1.5 * interval, max(self._interval, LONGEST_INTERVAL))
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            self._failing_since = asyncio.get_running_loop().time()
+            self._events.emit(ConnectionLost("notify", error))
+
+    def _worked(self) -> None:
+        if self._failures:
+            self._failures = 0
+            outage = asyncio.get_running_loop().time() - self._failing_since
+            self._events.emit(ConnectionRestored("notify", outage))
 
     async def flush(self) -> None:
         """Wait until what was pushed has been sent, but not for a server that is out of reach: a hint may be lost."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=FLUSH_SECONDS)
+        if self._task is None or self._task.done():
+            return
+        sent = asyncio.ensure_future(self._sent.wait())
+        await asyncio.wait([sent, self._task], timeout=FLUSH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        sent.cancel()
+
+    async def close(self) -> None:
+        """Send what was pushed, and close what was opened for sending."""
+        await self.flush()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])

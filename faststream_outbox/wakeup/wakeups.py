@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import greenlet_spawn
 
 from faststream_outbox.errors import InvalidOption
@@ -43,6 +44,7 @@ class Wakeups:
         self._shared: Wire | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._notifiers: dict[asyncio.AbstractEventLoop, Notifier] = {}
+        self._own: Wire | None = None
 
     def attach(self, receiver: Receiver, wire: Wire) -> Callable[[], None]:
         """Tell `receiver` of every hint, on this event loop, and send through `wire`; returns what undoes it."""
@@ -85,13 +87,18 @@ class Wakeups:
         if notifier is None:
             for known in [known for known in self._notifiers if known.is_closed()]:
                 del self._notifiers[known]
-            notifier = self._notifiers[loop] = Notifier(self._send, self._events, self.sender)
+            # A pool that keeps no connections, or has one for everybody, cannot lend one: then we keep one of our own
+            # while there is something to send.
+            lends = isinstance(self._engine.sync_engine.pool, QueuePool)
+            self._own = None if lends else Wire(self._engine)
+            notifier = self._notifiers[loop] = Notifier(self._send, self._events, self.sender, kept=self._own)
         return notifier
 
     async def _send(self, payload: str) -> None:
         values = {"channel": self.channel, "payload": payload}
-        if self._shared is not None:
-            await self._shared.fetch(self._sql["notify"], values)
+        kept = self._shared or self._own
+        if kept is not None:
+            await kept.fetch(self._sql["notify"], values)
             return
         # A process that only publishes has no connection of ours: borrow one from its pool for a moment, and the
         # driver's own of it, because a transaction of SQLAlchemy's costs more than the publishing itself.
@@ -102,6 +109,12 @@ class Wakeups:
             borrowed.invalidate(error)
             raise
         await greenlet_spawn(borrowed.close)
+
+    async def close(self) -> None:
+        """Send what is left to send, and close what was opened for it."""
+        notifier = self._notifiers.get(asyncio.get_running_loop())
+        if notifier is not None:
+            await notifier.close()
 
     async def _send_through(self, driver: Any, values: dict[str, str]) -> None:
         if self._engine.dialect.driver == "asyncpg":

@@ -227,3 +227,15 @@ async def test_two_sessions_do_not_tell_each_others_messages(engine: AsyncEngine
         assert ear.queues == ["other"]
         await one.commit()
     assert ear.queues == ["other", "one"]
+
+
+async def test_a_hint_that_cannot_be_told_does_not_fail_the_commit(
+    session: AsyncSession, table: Table, ear: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(hint: Hint) -> None:
+        raise RuntimeError("the ear is broken")
+
+    ear.tell = broken
+    async with session.begin():
+        await publish(session, table, message("a"), message("b"), wakeups=ear)
+    assert caplog.text.count("A wake-up failed after a commit") == 2
