@@ -8,11 +8,11 @@ lost. What was opened for sending is kept for a while, and then closed.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import ConnectionLost, ConnectionRestored
 from faststream_outbox.service import pause_after
+from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup.hint import Hint, merged, payloads
 
 INTERVAL = 0.005
@@ -23,22 +23,11 @@ KEEP_SECONDS = 5.0
 Send = Callable[[str], Awaitable[object]]
 
 
-class Kept(Protocol):
-    """What is opened for sending and must be closed."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is anything to close."""
-
-    async def close(self) -> None:
-        """Close it."""
-
-
 class Notifier:
     """Gathers hints of one event loop and sends them through `send`, one NOTIFY at a time."""
 
     def __init__(
-        self, send: Send, events: Events, sender: str, interval: float = INTERVAL, *, kept: Kept | None = None
+        self, send: Send, events: Events, sender: str, interval: float = INTERVAL, *, kept: Wire | None = None
     ) -> None:
         self._send = send
         self._kept = kept
