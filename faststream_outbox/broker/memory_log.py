@@ -56,6 +56,10 @@ class UnleasedHandling(Handling):
     def __init__(self) -> None:
         """There is no batch and no reader."""
 
+    async def begin_within(self, session: AsyncSession) -> None:
+        """Nothing to hold."""
+        await session.begin()
+
     async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
         """Nothing to write."""
 

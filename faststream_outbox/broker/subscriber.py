@@ -267,15 +267,18 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     async def begin_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
         """Begin a handler's own transaction, or raise `LeaseLost`."""
-        of_queue = [claim for claim in claims if isinstance(claim, Claim)]
-        if of_queue:
+        handling = next((claim.handling for claim in claims if isinstance(claim, Delivery)), None)
+        if handling is None:
+            of_queue = [claim for claim in claims if isinstance(claim, Claim)]
             await self._outer_config.client.begin_within(session, *of_queue)
         else:
-            await session.begin()
+            await handling.begin_within(session)
 
     def conflicted(self) -> None:
         """A handler's transaction was in conflict with another one."""
         self._outer_config.client.isolation.doubt()
+        if self.group is not None and not self._outer_config.in_memory:
+            self._outer_config.log.isolation.doubt()
 
     async def settle_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
         """Finish messages in a handler's own transaction, or raise `LeaseLost`."""

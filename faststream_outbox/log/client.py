@@ -27,6 +27,7 @@ from faststream_outbox.outcomes.outcome import Dead, Outcome, Retry
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
+from faststream_outbox.sql.isolation import Isolation
 from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup.hint import Hint
 from faststream_outbox.wakeup.listener import Listener, listening
@@ -78,6 +79,8 @@ class LogClient:
             services.append(("outbox log listener", self.listener.run))
         self._services = [Service(name, loop, self._crashed) for name, loop in services]
         self._changing = asyncio.Lock()
+        self.isolation = Isolation()
+        """Of the transactions of handlers."""
         self._suspicion: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.events import table as told
@@ -23,6 +24,7 @@ from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.failure import ENDING, described
 from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Done, Outcome, Release, Retry, Settled, resolved
 from faststream_outbox.service import unbroken
+from faststream_outbox.sql.isolation import is_conflict
 from faststream_outbox.sql.through import AnySession
 
 Call = Callable[[Delivery], Awaitable[Outcome]]
@@ -30,6 +32,9 @@ BatchCall = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
 
 SETTLE_SECONDS = 0.25
 """Progress is written at least this often while a batch takes its time."""
+
+BEGINNINGS = 5
+"""How often a transaction is begun that a renewal got in the way of."""
 
 TRANSIENT_PAUSE = 1.0
 """Seconds until a message is tried again whose failure was the database's."""
@@ -270,6 +275,28 @@ class Handling:
         # Not noted in the batch: the commit may yet fail.
         done = [delivery.position for delivery in deliveries]
         await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+
+    async def begin_within(self, session: AsyncSession) -> None:
+        """Begin the transaction in which messages will be handled and finished, or raise `LeaseLost`."""
+        for left in reversed(range(BEGINNINGS)):
+            await session.begin()
+            try:
+                await self.lock_within(session)
+            except DBAPIError as error:
+                # A renewal came in between: nothing has been done yet, so begin again.
+                if not left or not is_conflict(error):
+                    raise
+                await session.rollback()
+            else:
+                return
+
+    async def lock_within(self, session: AsyncSession) -> bool:
+        """Hold the batch's spans where the transaction would not see that they were renewed; whether it is so."""
+        reader = self.reader
+        is_strict = await reader.client.isolation.is_strict(session)
+        if is_strict:
+            await reader.lock_within(session, self.batch)
+        return is_strict
 
     async def commit(self, session: AsyncSession) -> None:
         """Commit the transaction that `settle_within` wrote in, or raise."""

@@ -161,11 +161,31 @@ class Settling:
             expected = {span.lo for span in spans}
             self._within = Written(spans)
         written = {row[0] for row in await opened.fetch(statement, values)} if expected else set()
-        if written != expected:
-            self.is_unsettled = True
-            self.holding.lose(batch.spans if not batch.is_aside else list(self.holding.spans.values()))
-            msg = f"Group {self.group.name!r} lost its lease on these messages; roll this transaction back."
-            raise LeaseLost(msg)
+        self._check_fence(expected, written, batch)
+
+    async def lock_within(self, session: AnySession, batch: Batch) -> None:
+        """Hold a batch's spans in a handler's own transaction until it ends, or raise `LeaseLost`.
+
+        A transaction above READ COMMITTED needs this first: a renewal meanwhile would be in conflict with its settle.
+        """
+        for slot in batch.halts:
+            # Now, because a span that is held cannot be cut.
+            await self.holding.isolate(slot)
+        held = list(self.holding.spans.values())
+        if not batch.is_aside:
+            held = [part for part in held if any(span.lo <= part.lo <= span.hi for span in batch.spans)]
+        opened = await through(session, self.client.tables.log)
+        names = LogNames.of(self.client.tables, opened.schema_map)
+        rows = await opened.fetch(statements("group", names)["lock_spans"], {**self.holding.values, **leases(held)})
+        self._check_fence({span.lo for span in held}, {row[0] for row in rows}, batch)
+
+    def _check_fence(self, expected: set[int], found: set[int], batch: Batch) -> None:
+        if found == expected:
+            return
+        self.is_unsettled = True
+        self.holding.lose(batch.spans if not batch.is_aside else list(self.holding.spans.values()))
+        msg = f"Group {self.group.name!r} lost its lease on these messages; roll this transaction back."
+        raise LeaseLost(msg)
 
     async def commit(self, session: AsyncSession) -> None:
         """Commit the transaction that `settle_within` wrote in, or raise; whether it came about is found out."""

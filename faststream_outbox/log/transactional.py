@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.errors import ConnectionUnusable, LeaseLost
+from faststream_outbox.errors import ConnectionUnusable, LeaseLost, OutboxError
 from faststream_outbox.log.care import carefully
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.handling import Handling, is_transient
+from faststream_outbox.log.handling import BEGINNINGS, Handling, is_transient
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import DONE, Retry
 from faststream_outbox.service import unbroken
+from faststream_outbox.sql.isolation import CONFLICT, is_conflict
 
 TransactionalSubscriber = Callable[[OutboxMessage, AsyncSession], Awaitable[object]]
 
@@ -37,6 +38,8 @@ async def handle_in_transaction(handling: Handling, subscriber: TransactionalSub
         raise
     except BaseException as error:
         if is_transient(error):
+            if is_conflict(error):
+                handling.reader.client.isolation.doubt()
             raise
         for delivery in deliveries:
             if handling.reader.is_stopping:
@@ -71,27 +74,65 @@ async def _alone(handling: Handling, delivery: Delivery, subscriber: Transaction
 
 
 async def _together(handling: Handling, deliveries: Sequence[Delivery], subscriber: TransactionalSubscriber) -> None:
+    rest, tries = deliveries, 1
+    while rest and not handling.reader.is_stopping:
+        try:
+            rest = await _in_one(handling, rest, subscriber)
+        except _InTheWay:
+            tries += 1
+            if tries > BEGINNINGS:
+                raise
+
+
+class _InTheWay(OutboxError):
+    """Spans were renewed just when a transaction was about to hold them."""
+
+    sqlstate = CONFLICT
+
+
+async def _in_one(
+    handling: Handling, deliveries: Sequence[Delivery], subscriber: TransactionalSubscriber
+) -> Sequence[Delivery]:
+    """Handle messages in one transaction, and give those that could not be part of it."""
     reader, batch = handling.reader, handling.batch
     handling.begin_again()
     reached: Cursor | None = None
+    # Before the spans are held, if they have to be: then they could not be cut any more.
+    may_run = handling.may_run(deliveries[0])
     # A handler that ends the transaction itself is refused by the inner of the two.
     async with reader.client.open_session() as session, session.begin():
-        try:
-            await session.connection()
-        except Exception as error:
-            # Before the first handler: no message is to blame for it.
-            msg = f"No connection for the transaction of group {reader.group.name!r}: {error!r}"
-            raise ConnectionUnusable(msg) from error
-        for delivery in deliveries:
+        is_strict = await _held(handling, session)
+        for number, delivery in enumerate(deliveries):
             if reader.is_stopping:
                 break
-            if handling.may_run(delivery):
+            if number:
+                halted = set(batch.halts)
+                may_run = handling.may_run(delivery)
+                if is_strict and batch.halts.keys() - halted:
+                    del batch.halts[delivery.slot]
+                    break
+            if may_run:
                 await _one(handling, delivery, subscriber, session)
             reached = delivery.cursor
         if reached is None:
-            return
+            return deliveries
         await reader.settle_within(session, batch, reached, batch.done)
         handling.reached = await unbroken(_commit(handling, session, reached))
+    return [delivery for delivery in deliveries if delivery.cursor > reached]
+
+
+async def _held(handling: Handling, session: AsyncSession) -> bool:
+    try:
+        await session.connection()
+        return await handling.lock_within(session)
+    except LeaseLost:
+        raise
+    except Exception as error:
+        if is_conflict(error):
+            raise _InTheWay from error
+        # Before the first handler: no message is to blame for it.
+        msg = f"No connection for the transaction of group {handling.reader.group.name!r}: {error!r}"
+        raise ConnectionUnusable(msg) from error
 
 
 async def _commit(handling: Handling, session: AsyncSession, reached: Cursor) -> Cursor:

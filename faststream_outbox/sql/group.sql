@@ -193,6 +193,14 @@ from a
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo
 returning o.lo
 
+-- name: lock_spans
+-- Holds spans that are ours until the transaction ends: whoever renews or takes passes over them meanwhile.
+select o.lo
+from {offsets} o
+join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo and o.epoch = a.epoch
+where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+for update of o
+
 -- name: standing
 -- Where cursors stand and under which lease, and whether each could be locked.
 -- What a transaction still holds may yet end either way. The locks last until the messages that were set aside have
