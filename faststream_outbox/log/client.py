@@ -18,6 +18,7 @@ from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
 from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.log.holding import Group
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.sequencer import Sequencer, Ticker
 from faststream_outbox.log.settling import Settling
@@ -89,6 +90,15 @@ class LogClient:
         if not self._readers:
             return True
         return all(service.is_running for service in self._services) and all(one.is_alive() for one in self._readers)
+
+    @property
+    def groups(self) -> set[Group]:
+        """Groups that are read in this process."""
+        return {reader.group for reader in self._readers}
+
+    async def ask(self, name: str, values: dict[str, Any]) -> Sequence[Any]:
+        """Run one of the statements about positions, for an operator."""
+        return await self.operator_wire.fetch(statements("position", self.names)[name], values)
 
     async def attach(self, reader: Reader) -> None:
         """Serve this reader; the first one starts the loops."""

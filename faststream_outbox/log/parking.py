@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from faststream_outbox.log.known_groups import check_known
 from faststream_outbox.log.message import OutboxMessage, read_payload
 from faststream_outbox.log.slots import checked_filter, checked_group
 from faststream_outbox.sql import statements
@@ -56,6 +57,8 @@ class Parking:
         limit: int = 1000,
     ) -> Sequence[SetAside]:
         """What is set aside, in the log's order; `state=None` is everything that waits."""
+        if consumer_group is not None:
+            await check_known(self._client.ask, consumer_group, uri, self._client.groups)
         values = {"group": consumer_group, "uri": uri, "state": state, "key": key, "limit": limit}
         return [_read(row) for row in await self._client.operator_wire.fetch(self._sql["list_aside"], values)]
 
@@ -76,6 +79,7 @@ class Parking:
 
     async def _change(self, name: str, group: str, uri: str, values: dict[str, Any]) -> Sequence[int]:
         names = {"group": checked_group(group), "uri": checked_filter(uri)}
+        await check_known(self._client.ask, names["group"], names["uri"], self._client.groups)
         rows = await self._client.operator_wire.fetch(self._sql[name], {**names, **values})
         if rows:
             await self._client.call()

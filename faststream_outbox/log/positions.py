@@ -52,17 +52,18 @@ class Positions:
         """Positions in a session's transaction."""
         return cls(tables, await through(session, tables.log))
 
-    async def _fetch(self, name: str, values: dict[str, Any]) -> Sequence[Any]:
+    async def fetch(self, name: str, values: dict[str, Any]) -> Sequence[Any]:
+        """Run one of the statements about positions in the session's transaction."""
         return await self._opened.fetch(self._sql[name], values)
 
     async def get(self, group: Group) -> tuple[int, int]:
         """Transaction and position of the last message before which everything is handled."""
-        rows = await self._fetch("low_water", group.values)
+        rows = await self.fetch("low_water", group.values)
         return (rows[0][3], rows[0][2]) if rows else (0, 0)
 
     async def cursor(self, group: Group) -> Cursor:
         """The place before which everything is handled or set aside."""
-        rows = await self._fetch("low_water", group.values)
+        rows = await self.fetch("low_water", group.values)
         return Cursor(rows[0][0], rows[0][1]) if rows else BEGINNING
 
     async def set(self, group: Group, transaction_id: int, offset: int) -> None:
@@ -75,12 +76,12 @@ class Positions:
         await self.lock(group)
         place = BEGINNING
         if offset or transaction_id:
-            known = await self._fetch("place_of", {"position": offset})
+            known = await self.fetch("place_of", {"position": offset})
             if known:
                 place = Cursor(known[0][0], offset)
             else:
                 pair = {"transaction_id": transaction_id, "offset": offset}
-                rows = await self._fetch("place_of_pair", pair) or await self._fetch("last_place", {})
+                rows = await self.fetch("place_of_pair", pair) or await self.fetch("last_place", {})
                 place = Cursor(*rows[0]) if rows else BEGINNING
         await self.put(group, place)
 
@@ -89,15 +90,15 @@ class Positions:
 
         Comes before a place is looked for: retention may delete it as long as this has not returned.
         """
-        await self._fetch("lock_group", group.values)
+        await self.fetch("lock_group", group.values)
 
     async def put(self, group: Group, place: Cursor) -> None:
         """Put the group, which is locked, to a place."""
         values = {**group.values, "tick": place.tick, "position": place.position, "channel": self._names.channel}
         # One statement each: the second sees every span that was cut before the group was locked, and the third
         # what was put aside by a settle that the second waited for.
-        await self._fetch("lock_spans", group.values)
-        await self._fetch("seek", values)
+        await self.fetch("lock_spans", group.values)
+        await self.fetch("seek", values)
 
     async def find(self, place: Place) -> Cursor:
         """The cursor from which reading begins at a place."""
@@ -107,12 +108,12 @@ class Positions:
             if place.utcoffset() is None:
                 msg = f"Seek to an aware time, e.g. datetime.now(UTC): {place!r} is naive."
                 raise InvalidOption(msg)
-            rows = await self._fetch("place_before", {"moment": place})
+            rows = await self.fetch("place_before", {"moment": place})
             return Cursor(*rows[0]) if rows else BEGINNING
         if place == "earliest":
             return BEGINNING
         if place == "latest":
-            rows = await self._fetch("last_place", {})
+            rows = await self.fetch("last_place", {})
             return Cursor(*rows[0]) if rows else BEGINNING
         other: object = place
         if isinstance(other, UUID | str):
@@ -121,8 +122,8 @@ class Positions:
         raise InvalidOptionType(msg)
 
     async def _before(self, event_id: UUID | None, given: object) -> Cursor:
-        rows = await self._fetch("position_of_event", {"event_id": None if event_id is None else str(event_id)})
-        places = await self._fetch("place_of", {"position": rows[0][0]}) if rows else []
+        rows = await self.fetch("position_of_event", {"event_id": None if event_id is None else str(event_id)})
+        places = await self.fetch("place_of", {"position": rows[0][0]}) if rows else []
         if not places:
             msg = f"No message with event_id {given} is in the log's order, or not yet, or not any more."
             raise InvalidOption(msg)

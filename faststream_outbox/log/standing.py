@@ -5,15 +5,18 @@ caller's transaction.
 """
 
 import asyncio
+import warnings
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox.errors import OutboxWarning
 from faststream_outbox.events import Events
 from faststream_outbox.log.append import Token
 from faststream_outbox.log.client import LogClient
 from faststream_outbox.log.holding import Group
+from faststream_outbox.log.known_groups import CREATE, check_known, near_miss
 from faststream_outbox.log.partitions import Partitions
 from faststream_outbox.log.positions import Lag, Place, Positions, lags, lags_by_slot
 from faststream_outbox.log.retention import Cleaned, clean
@@ -54,19 +57,31 @@ class Standing:
         offset: int = 0,
     ) -> None:
         """Put a group behind the message at `offset`; with neither, at the beginning."""
+        group = group_of(consumer_group, uri)
         positions = await Positions.through(self.tables, session)
-        await positions.set(group_of(consumer_group, uri), transaction_id, offset)
+        meant = await near_miss(positions.fetch, group.name, group.uri, self.client.groups)
+        if meant is not None:
+            msg = f"No group {group.name!r} was known, and now there is one; {meant!r} was there already."
+            warnings.warn(msg, OutboxWarning, stacklevel=2)
+        await positions.set(group, transaction_id, offset)
 
     async def get_cursor(self, session: AnySession, consumer_group: str = "", uri: str = "") -> Cursor:
         """The group's place in the log's own order."""
-        return await (await Positions.through(self.tables, session)).cursor(group_of(consumer_group, uri))
-
-    async def seek(self, session: AnySession, place: Place, consumer_group: str = "", uri: str = "") -> Cursor:
-        """Put a group to "earliest", "latest", a time, a cursor, or before the message with an event_id."""
-        if place == "latest":
-            await self.client.sequencer.catch_up()
         group = group_of(consumer_group, uri)
         positions = await Positions.through(self.tables, session)
+        await check_known(positions.fetch, group.name, group.uri, self.client.groups)
+        return await positions.cursor(group)
+
+    async def seek(
+        self, session: AnySession, place: Place, consumer_group: str = "", uri: str = "", *, create: bool = False
+    ) -> Cursor:
+        """Put a group to "earliest", "latest", a time, a cursor, or before the message with an event_id."""
+        group = group_of(consumer_group, uri)
+        positions = await Positions.through(self.tables, session)
+        if not create:
+            await check_known(positions.fetch, group.name, group.uri, self.client.groups, CREATE)
+        if place == "latest":
+            await self.client.sequencer.catch_up()
         await positions.lock(group)
         cursor = await positions.find(place)
         await positions.put(group, cursor)
@@ -86,13 +101,17 @@ class Standing:
 
     async def lag(self, consumer_group: str | None = None, uri: str | None = None) -> list[Lag]:
         """Messages and seconds that each span of slots is behind, of one group or of all."""
+        if consumer_group is not None:
+            await check_known(self.client.ask, consumer_group, uri, self.client.groups)
         await self.client.sequencer.catch_up()
         return await lags(self.client.operator_wire, self.client.names, consumer_group, uri)
 
     async def lag_by_slot(self, consumer_group: str, uri: str = "") -> dict[int, tuple[int, float]]:
         """Messages and seconds that each slot of a group is behind, where it is."""
+        group = group_of(consumer_group, uri)
+        await check_known(self.client.ask, group.name, group.uri, self.client.groups)
         await self.client.sequencer.catch_up()
-        return await lags_by_slot(self.client.operator_wire, self.client.names, group_of(consumer_group, uri))
+        return await lags_by_slot(self.client.operator_wire, self.client.names, group)
 
     async def open_gaps(self, age: float = 1.0) -> list[dict[str, Any]]:
         """Numbers that are drawn and not visible for so many seconds, with the sessions that may own them."""

@@ -21,6 +21,18 @@ cross join lateral (
     ) as position
 ) m
 
+-- name: known_group
+-- Whether a group has a place in the log, or something set aside; without a uri, whatever it reads.
+select 1
+where exists (select from {offsets} o
+              where o.consumer_group = :group::text and (:uri::text is null or o.uri = :uri::text))
+   or exists (select from {aside} a
+              where a.consumer_group = :group::text and (:uri::text is null or a.uri = :uri::text))
+
+-- name: groups
+-- Groups that have a place in the log, and what they read.
+select distinct o.consumer_group, o.uri from {offsets} o order by 1, 2 limit :limit::int
+
 -- name: place_of
 -- The tick of a position; nothing while it is not sequenced.
 select t.tick

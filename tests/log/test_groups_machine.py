@@ -110,7 +110,7 @@ class Machine(RuleBasedStateMachine):
     def seek(self) -> None:
         async def sought() -> None:
             async with AsyncSession(self.engine) as session, session.begin():
-                await self.outbox.seek(session, Cursor(0, 0), "g")
+                await self.outbox.seek(session, Cursor(0, 0), "g", create=True)
 
         self.run(sought())
         self.at = [0] * 256

@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 async def put_at(rig: LogRig, place: Any, group: str = "g") -> Cursor:
     async with AsyncSession(rig.engine) as session, session.begin():
-        return await rig.outbox.seek(session, place, group)
+        return await rig.outbox.seek(session, place, group, create=True)
 
 
 async def position(rig: LogRig, group: str = "g") -> tuple[int, int]:
