@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from faststream_outbox.schema.names import PAUSED
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Row, Wire
+from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Row, Wire
 
 FAR = datetime(9998, 12, 31, tzinfo=UTC)
 """The latest time that is shown."""
@@ -234,6 +234,7 @@ class MemoryWire(Wire):
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
         self.pooled = False
+        self.timeout = STATEMENT_TIMEOUT
 
     @property
     def is_open(self) -> bool:
