@@ -56,7 +56,7 @@ def claim(connection: psycopg.Connection[Any], table: Table) -> list[int | None]
     """A claim of the key as a worker sends it, in a transaction that stays open; None is a key in dispute."""
     statement = statements("claim", Names.of(table))["claim_keys"]
     key = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "continued": [False]}
-    values = key | {"token": uuid4()}
+    values = key | {"token": uuid4(), "unheard": []}
     return [row[0] for row in connection.execute(statement.pyformat, values).fetchall()]
 
 
