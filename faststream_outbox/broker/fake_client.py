@@ -90,8 +90,11 @@ class FakeOutboxClient(OutboxClient):
         return int(written[0][0]) if written else None
 
     def advance(self, by: timedelta | float) -> None:
-        """Let time pass."""
+        """Let time pass; leases of messages in hand are renewed meanwhile."""
         self.tables.advance(by if isinstance(by, timedelta) else timedelta(seconds=by))
+        held = list(self._claims())
+        ids, tokens = [claim.id for claim in held], [claim.acquired_token for claim in held]
+        self.tables.answer("renew", {"ids": ids, "tokens": tokens})
         self.wakeups.tell(Hint(None, scan=True))
 
     def lease(self, row: MemoryRow, worker: Worker) -> Claim:
