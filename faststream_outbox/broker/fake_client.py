@@ -1,6 +1,5 @@
 """The client of the test broker: the engine's own, on tables in memory."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from faststream_outbox.broker.memory_claims import ClaimableTables
 from faststream_outbox.broker.memory_log import MemoryLog
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.log.message import OutboxMessage
+from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.worker import Worker
@@ -101,7 +101,7 @@ class FakeOutboxClient(OutboxClient):
         """Claim a row, due or not."""
         token = uuid4()
         self.tables.lease(row, token)
-        return Claim(row.claimed(self.tables.now(), more=False), token, worker, asyncio.get_running_loop().time())
+        return Claim(row.claimed(self.tables.now(), more=False), token, worker, clock.now())
 
     async def control(self, name: str, values: dict[str, Any]) -> Rows:
         """Answer an operator."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from faststream_outbox.queue import clock
 from faststream_outbox.queue.culprit import Culprits, Doubt
 from faststream_outbox.queue.intake import Intake
 from faststream_outbox.queue.unheard import Unheard
@@ -31,6 +32,8 @@ class Asking:
         self._culprits = culprits
         self._lost = lost
         self._unheard = Unheard()
+        self.sent_at = 0.0
+        """When the last statement was sent, on the clock that leases are judged by."""
         self.doubts: list[Doubt] = []
         """Claims of one message that failed and were not examined yet."""
 
@@ -42,6 +45,7 @@ class Asking:
         """Rows, the time before sending, and how long it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        self.sent_at = clock.now()
         token = values.get("token")
         if token is not None:
             values["unheard"] = self._unheard.tokens(began)

@@ -28,6 +28,7 @@ from faststream_outbox.outcomes.outcome import (
     Retry,
     resolved,
 )
+from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
 
@@ -123,7 +124,7 @@ async def attempt_batch(
 
 
 def _may_start(worker: "Worker", claim: Claim) -> bool:
-    if not claim.is_lost and asyncio.get_running_loop().time() < claim.deadline:
+    if not claim.is_lost and clock.now() < claim.deadline:
         return True
     worker.drop(claim)
     return False

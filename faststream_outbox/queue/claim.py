@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Claim:
-    """A leased message. `deadline` and `renewed_at` are on the event loop's clock."""
+    """A leased message. `deadline` and `renewed_at` are times of `clock`."""
 
     __slots__ = (
         "_headers",

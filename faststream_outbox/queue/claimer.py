@@ -197,7 +197,7 @@ class Claimer:
             "token": token,
         }
         try:
-            rows, began, took = await self._asking.fetch("claim", values)
+            rows, _, took = await self._asking.fetch("claim", values)
         except Exception as error:
             self._claim_failed(quotas, values, error)
             raise
@@ -215,7 +215,7 @@ class Claimer:
             lane.looked(last, server_now, full=len(taken) >= quota)
             if taken:
                 self._told(worker, lane.queue, len(taken))
-                worker.receive([Claim(row, token, worker, began) for row in taken])
+                worker.receive([Claim(row, token, worker, self._asking.sent_at) for row in taken])
 
     def _claim_failed(self, quotas: list[Quota], values: dict[str, Any], error: Exception) -> None:
         now = asyncio.get_running_loop().time()
@@ -236,7 +236,7 @@ class Claimer:
             "token": token,
         }
         try:
-            rows, began, took = await self._asking.fetch("claim_found", values)
+            rows, _, took = await self._asking.fetch("claim_found", values)
         except Exception as error:
             self._most_strays = max(1, len(wanted) // 2)
             if len(wanted) == 1:
@@ -253,7 +253,7 @@ class Claimer:
             taken.setdefault(wanted[row[0]], []).append(row)
         for (worker, queue), mine in taken.items():
             self._told(worker, queue, len(mine))
-            worker.receive([Claim(row, token, worker, began) for row in mine])
+            worker.receive([Claim(row, token, worker, self._asking.sent_at) for row in mine])
 
     def _told(self, worker: Worker, queue: str, count: int) -> None:
         if worker in self._workers:

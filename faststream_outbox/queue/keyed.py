@@ -97,7 +97,7 @@ class KeyedClaims:
                 claimed.sort(key=_id_order)
                 open_[worker].keys.hold(key, len(claimed))
                 self._told(worker, key[0], len(claimed))
-                worker.receive_run([Claim(row, token, worker, began) for row in claimed])
+                worker.receive_run([Claim(row, token, worker, self._asking.sent_at) for row in claimed])
 
     def _claim_of_keys_failed(self, open_: Open, wanted: Wanted, error: Exception) -> None:
         now = asyncio.get_running_loop().time()

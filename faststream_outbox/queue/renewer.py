@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
+from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Wire
@@ -55,7 +56,7 @@ class Renewer:
         """Renew until cancelled."""
         while True:
             await asyncio.sleep(pause(self._ttls()))
-            now = asyncio.get_running_loop().time()
+            now = clock.now()
             if claims := due(self._claims(), now):
                 try:
                     await self._renew(claims, now)
