@@ -72,15 +72,14 @@ def readers(subscribers: Iterable["OutboxSubscriber"]) -> list["OutboxSubscriber
     """One subscriber of each group and topic: a group reads a message once."""
     found: dict[tuple[str, str], OutboxSubscriber] = {}
     for subscriber in subscribers:
-        if subscriber.group is not None:
-            found.setdefault((subscriber.group, subscriber.queues[0]), subscriber)
-    return [found[place] for place in sorted(found)]
+        for topic in subscriber.queues if subscriber.group is not None else ():
+            found.setdefault((subscriber.group or "", topic), subscriber)
+    return list(dict.fromkeys(found[place] for place in sorted(found)))
 
 
 async def deliver(rows: Sequence[Row], subscriber: "OutboxSubscriber") -> list[Any]:
     """Let a subscriber handle what it reads of the rows; raises what its handler raised."""
-    topic = subscriber.queues[0]
-    deliveries = [Delivery(row, topic) for row in rows if matches(row[2], topic)]
+    deliveries = [Delivery(row, topic) for row in rows for topic in subscriber.queues if matches(row[2], topic)]
     for delivery in deliveries:
         delivery.handling = UnleasedHandling()
     if not deliveries:

@@ -23,15 +23,16 @@ from faststream_outbox.broker.specification import (
 )
 from faststream_outbox.broker.subscriber import OutboxSubscriber, OutboxSubscriberConfig
 from faststream_outbox.broker.topic import (
-    check_no_group,
+    check_only_topics,
     check_priority,
     check_topic_options,
     checked_crash_limit,
-    checked_topic,
+    checked_topics,
 )
 from faststream_outbox.broker.warn import warn, warn_about_options
 from faststream_outbox.envelope import checked_queue, header_mapping
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.log.options import MAX_DEFERRED, Start, check_start
 from faststream_outbox.log.slots import checked_uri
 from faststream_outbox.options import check_count
 from faststream_outbox.outcomes.outcome import OnUndecided
@@ -53,8 +54,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         self,
         queues: str | list[str] | tuple[str, ...] = (),
         *,
-        topic: str | None = None,
+        topic: str | list[str] | tuple[str, ...] | None = None,
         group: str | None = None,
+        start: Start = "earliest",
+        max_deferred: int = MAX_DEFERRED,
         max_workers: int = 1,
         retry_strategy: RetryStrategyProto | None = None,
         fetch_batch_size: int = 10,
@@ -90,8 +93,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         """Handle messages of a queue, or of several with fair shares; or, as a group, those of a topic.
 
         queues: the queue's name, or several names.
-        topic: a topic instead of queues; needs a group.
+        topic: a topic instead of queues, or several; needs a group.
         group: who reads the topic; each group reads all of it.
+        start: where a group begins that has never read: "earliest", "latest", or a time with a time zone.
+        max_deferred: so many messages of a topic may wait behind one of their key; then its slot stops.
         max_workers: how many handlers run at the same time in this process.
         retry_strategy: when a failed message comes again; None is ten attempts within about nine minutes.
         fetch_batch_size: most messages in one claim.
@@ -126,10 +131,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         """
         check_count("terminal_flush_batch_size", terminal_flush_batch_size)
         if topic is None:
-            check_no_group(group)
+            check_only_topics(group, start, max_deferred)
         else:
             self._check_topics()
-        names = _checked_names(queues) if topic is None else (checked_topic(topic, group, queues),)
+        names = _checked_names(queues) if topic is None else checked_topics(topic, group, queues)
         policy = EMPTY if ack_policy is None else ack_policy
         check_policy(policy)
         options = WorkerOptions(
@@ -152,6 +157,8 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         )
         if topic is not None:
             check_topic_options(options, has_hook=on_terminal_failure is not None)
+            check_start(start)
+            check_count("max_deferred", max_deferred, most=1_000_000)
         config = cast("OutboxBrokerConfig", self.config)
         usecase = OutboxSubscriberConfig(
             _outer_config=config,
@@ -159,6 +166,8 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             no_reply=no_reply,
             queues=names,
             group=group,
+            start=start,
+            max_deferred=max_deferred,
             options=options,
             transactional=transactional,
             propagate_inbound_headers=propagate_inbound_headers,
@@ -172,7 +181,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         if topic is None:
             self._warn_about_shared_queues(names)
         else:
-            self._warn_about_shared_group(topic, group)
+            self._warn_about_shared_group(names, group)
         calls: CallsCollection[Any] = CallsCollection()
         specification = OutboxSubscriberSpecification(
             config,
@@ -210,9 +219,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
                     "Give them queues of their own, or one subscriber with more max_workers."
                 )
 
-    def _warn_about_shared_group(self, topic: str, group: str | None) -> None:
+    def _warn_about_shared_group(self, topics: tuple[str, ...], group: str | None) -> None:
         for other in self._subscribers:
-            if getattr(other, "group", None) == group and topic in getattr(other, "_queues", ()):
+            theirs = getattr(other, "_queues", ()) if getattr(other, "group", None) == group else ()
+            for topic in sorted({*topics} & {*theirs}):
                 warn(
                     f"Group {group!r} reads topic {topic!r} with two subscribers in this process: a message goes to "
                     "one of them, not to both. Give them groups of their own, or one subscriber with more max_workers."

@@ -18,6 +18,7 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
+from faststream_outbox.log.options import MAX_DEFERRED, Start
 from faststream_outbox.outcomes.outcome import OnUndecided
 from faststream_outbox.outcomes.retry import RetryStrategyProto
 from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
@@ -69,8 +70,10 @@ class OutboxRoute(SubscriberRoute):
         queues: str | list[str] | tuple[str, ...] = (),
         *,
         publishers: Iterable[OutboxRoutePublisher] = (),
-        topic: str | None = None,
+        topic: str | list[str] | tuple[str, ...] | None = None,
         group: str | None = None,
+        start: Start = "earliest",
+        max_deferred: int = MAX_DEFERRED,
         max_workers: int = 1,
         retry_strategy: RetryStrategyProto | None = None,
         fetch_batch_size: int = 10,
@@ -109,6 +112,8 @@ class OutboxRoute(SubscriberRoute):
             publishers=publishers,
             topic=topic,
             group=group,
+            start=start,
+            max_deferred=max_deferred,
             max_workers=max_workers,
             retry_strategy=retry_strategy,
             fetch_batch_size=fetch_batch_size,

@@ -37,7 +37,7 @@ from faststream_outbox.broker.warn import warn_about_manual_handler
 from faststream_outbox.events import table as told
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.holding import Group
-from faststream_outbox.log.options import ReadOptions
+from faststream_outbox.log.options import MAX_DEFERRED, ReadOptions, Start
 from faststream_outbox.log.slots import checked_group, checked_uri
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
@@ -58,10 +58,12 @@ class OutboxSubscriberConfig(SubscriberUsecaseConfig):
 
     _outer_config: OutboxBrokerConfig  # pyright: ignore[reportIncompatibleVariableOverride]  # as FastStream does
     queues: tuple[str, ...]
-    """The queues; for a topic, its name alone."""
+    """The queues; or the topics, of which none holds another."""
     options: WorkerOptions
     group: str | None = None
     """The consumer group, of a topic's subscriber."""
+    start: Start = "earliest"
+    max_deferred: int = MAX_DEFERRED
     transactional: bool = False
     propagate_inbound_headers: bool = False
     hooks: dict[str, Any] = field(default_factory=dict)
@@ -208,10 +210,12 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             on_parked="hold_key" if options.on_dead == "block" else "skip",
             poll_interval=options.min_fetch_interval,
             crash_limit=options.crash_limit,
+            start=self._usecase.start,
+            max_deferred=self._usecase.max_deferred,
         )
         return LogWorker(
             self._outer_config.log,
-            Group(checked_group(group), checked_uri(self.queues[0], "topic")),
+            [Group(checked_group(group), checked_uri(topic, "topic")) for topic in self.queues],
             limited(self.handle_batch if options.batch else self.handle, options.handler_timeout),
             options=read,
             members=options.max_workers,

@@ -4,12 +4,13 @@ An option that means nothing for a topic is refused, not ignored. Called by the 
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 
 from faststream.exceptions import IncorrectState
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
-from faststream_outbox.log.options import CRASH_LIMIT
-from faststream_outbox.log.slots import SLOTS, checked_group, checked_uri
+from faststream_outbox.log.options import CRASH_LIMIT, MAX_DEFERRED
+from faststream_outbox.log.slots import SLOTS, checked_group, checked_uri, matches, prefix_of
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.schema.log_tables import LogTables
 
@@ -25,8 +26,8 @@ def check_log_tables(tables: LogTables | None) -> None:
         raise IncorrectState(WITHOUT_LOG)
 
 
-def checked_topic(topic: object, group: object, queues: str | Sequence[str]) -> str:
-    """The name of a topic that a group reads."""
+def checked_topics(topic: object, group: object, queues: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of the topics that a group reads: one or several, of which none holds another."""
     if queues:
         msg = f"A subscriber reads queues ({queues!r}) or a topic ({topic!r}), not both: register two."
         raise InvalidOption(msg)
@@ -34,11 +35,25 @@ def checked_topic(topic: object, group: object, queues: str | Sequence[str]) -> 
         msg = f"A subscriber of a topic needs a group: subscriber(topic={topic!r}, group='billing'). Each reads all."
         raise InvalidOptionType(msg)
     checked_group(group)
-    return checked_uri(topic, "topic")
+    if not isinstance(topic, list | tuple):
+        return (checked_uri(topic, "topic"),)
+    names = tuple(checked_uri(each, "topic") for each in topic)
+    if not names:
+        msg = "A list of topics has at least one: subscriber(topic=['orders', 'returns'], group='billing')."
+        raise InvalidOption(msg)
+    for one, other in permutations(names, 2):
+        if matches(one, other) or prefix_of(one) == prefix_of(other):
+            msg = f"Messages of topic {one!r} would be handled twice: {other!r} holds it already. Leave it out."
+            raise InvalidOption(msg)
+    return names
 
 
-def check_no_group(group: object) -> None:
-    """Refuse a group without a topic."""
+def check_only_topics(group: object, start: object, max_deferred: object) -> None:
+    """Refuse what means nothing without a topic."""
+    for name, value, usual in (("start", start, "earliest"), ("max_deferred", max_deferred, MAX_DEFERRED)):
+        if value != usual:
+            msg = f"{name}={value!r} is for topics: a queue's message is taken once, whenever it came. Leave it out."
+            raise InvalidOption(msg)
     if group is not None:
         msg = f"group={group!r} is for topics: subscriber(topic=…, group={group!r}). Workers share a queue anyway."
         raise InvalidOption(msg)
@@ -51,7 +66,7 @@ def check_priority(topic: str | None, priority: int) -> None:
         raise InvalidOption(msg)
 
 
-def checked_crash_limit(given: int | None, topic: str | None) -> int:
+def checked_crash_limit(given: int | None, topic: object) -> int:
     """How many processes may die with a message: each costs a topic's slots a lease, but a queue next to nothing."""
     if given is not None:
         return given

@@ -43,6 +43,7 @@ from faststream_outbox.broker.broker import OutboxBroker
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.events.recorder import MetricsRecorder
+from faststream_outbox.log.options import MAX_DEFERRED, Start
 from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.outcomes.outcome import OnUndecided
 from faststream_outbox.outcomes.retry import RetryStrategyProto
@@ -185,8 +186,10 @@ class OutboxRouter(StreamRouter[Any]):
         self,
         queues: str | list[str] | tuple[str, ...] = (),
         *,
-        topic: str | None = None,
+        topic: str | list[str] | tuple[str, ...] | None = None,
         group: str | None = None,
+        start: Start = "earliest",
+        max_deferred: int = MAX_DEFERRED,
         max_workers: int = 1,
         retry_strategy: RetryStrategyProto | None = None,
         fetch_batch_size: int = 10,
@@ -231,6 +234,8 @@ class OutboxRouter(StreamRouter[Any]):
             queues,  # type: ignore[arg-type]  # passed on to the broker, which takes a list too
             topic=topic,
             group=group,
+            start=start,
+            max_deferred=max_deferred,
             max_workers=max_workers,
             retry_strategy=retry_strategy,
             fetch_batch_size=fetch_batch_size,

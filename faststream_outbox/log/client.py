@@ -19,6 +19,7 @@ from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.holding import Group
+from faststream_outbox.log.options import Start
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.sequencer import Sequencer, Ticker
 from faststream_outbox.log.settling import Settling
@@ -128,9 +129,15 @@ class LogClient:
             await self._tick_wire.close()
             await self.operator_wire.close()
 
-    async def earliest(self) -> Cursor:
-        """The place before everything."""
-        return BEGINNING
+    async def place_of(self, start: Start) -> Cursor:
+        """Where a group begins that has never read."""
+        if start == "earliest":
+            return BEGINNING
+        if start == "latest":
+            return await self.latest()
+        await self.sequencer.catch_up()
+        rows = await self.wire.fetch(statements("position", self.names)["place_before"], {"moment": start})
+        return Cursor(*rows[0]) if rows else BEGINNING
 
     async def latest(self) -> Cursor:
         """The place behind everything that is committed now."""

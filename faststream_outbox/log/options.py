@@ -1,6 +1,7 @@
 """How a group reads: names, defaults and what cannot work. Checked when the reader is made."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
@@ -8,7 +9,9 @@ from faststream_outbox.options import check_choice, check_count, check_seconds
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY, check_strategy
 
 OnParked = Literal["skip", "hold_key"]
-Start = Literal["earliest", "latest"]
+Start = Literal["earliest", "latest"] | datetime
+"""Where a group begins that has never read; a time is that at which messages became readable."""
+MAX_DEFERRED = 10_000
 
 
 CRASH_LIMIT = 5
@@ -24,7 +27,7 @@ class ReadOptions:
     retry_strategy: object = field(default_factory=lambda: DEFAULT_RETRY)
     on_parked: OnParked = "skip"
     """Whether the next messages of a key wait for one that is parked (`hold_key`) or go on without it."""
-    max_deferred: int = 10_000
+    max_deferred: int = MAX_DEFERRED
     """How many messages may wait behind one of their key, before its slot stops."""
     start: Start = "earliest"
     """Where a group begins that has never read."""
@@ -39,8 +42,17 @@ class ReadOptions:
         for name in ("lease_ttl_seconds", "poll_interval"):
             check_seconds(name, getattr(self, name))
         check_choice("on_parked", self.on_parked, ("skip", "hold_key"))
-        check_choice("start", self.start, ("earliest", "latest"))
+        check_start(self.start)
         check_strategy(self.retry_strategy)
+
+
+def check_start(start: object) -> None:
+    """Refuse what is no place to start at."""
+    if not isinstance(start, datetime):
+        check_choice("start", start, ("earliest", "latest"))
+    elif start.utcoffset() is None:
+        msg = f"start must be an aware time, e.g. datetime.now(UTC): {start!r} is naive."
+        raise InvalidOption(msg)
 
 
 def checked_share(index: object, count: object, what: str) -> tuple[int, int]:

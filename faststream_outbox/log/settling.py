@@ -8,6 +8,7 @@ statements; if the answer to its COMMIT is lost, `fate` finds out. Half of `Read
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -45,7 +46,7 @@ class Settling:
         self.group = group
         self.options = options
         self.name = name or group.name
-        start = client.latest if options.start == "latest" else client.earliest
+        start = partial(client.place_of, options.start)
         self.holding = Holding(group, client.wire, client.names, options.lease_ttl_seconds, start, fixed)
         self.holding.in_hand = options.batch_size
         self.blocked = Blocked(hold=options.on_parked == "hold_key", most=options.max_deferred)

@@ -1,4 +1,4 @@
-"""A worker: so many members of a group in this process, each handling its own slots in order.
+"""A worker: so many members of a group, or of several, in this process, each handling its own slots in order.
 
 What the broker's subscribers run. The handler gets a delivery, or a batch of them, and answers with
 outcomes; what it decides in its own transaction is settled there.
@@ -22,12 +22,12 @@ HandleBatch = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
 
 
 class LogWorker:
-    """Members of one group, started and stopped together."""
+    """Members of one group or of several, started and stopped together."""
 
     def __init__(
         self,
         client: LogClient,
-        group: Group,
+        groups: Group | Sequence[Group],
         handle: Any,
         *,
         options: ReadOptions,
@@ -45,6 +45,7 @@ class LogWorker:
         self._stopping: asyncio.Task[None] | None = None
         self.consumers = [
             Consumer(Reader(client, group, options, name=name), all_at_once if batch else one_by_one)
+            for group in ([groups] if isinstance(groups, Group) else groups)
             for _ in range(members)
         ]
 

@@ -8,6 +8,7 @@ from sqlalchemy import Table, insert, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox.errors import UnknownName
 from faststream_outbox.log import Outbox
 from faststream_outbox.log.parking import SetAside
 from faststream_outbox.schema.log_tables import LogTables
@@ -57,8 +58,11 @@ class Stage:
         return self.seen
 
     async def aside(self, group: str = "billing", topic: str = "orders") -> Sequence[SetAside]:
-        """What a group has set aside."""
-        return await self.outbox.parked.list(group, topic, state=None)
+        """What a group has set aside; nothing before it has read."""
+        try:
+            return await self.outbox.parked.list(group, topic, state=None)
+        except UnknownName:
+            return ()
 
     async def has_set_aside(self, *states: str, group: str = "billing", topic: str = "orders") -> Sequence[SetAside]:
         """What a group has set aside, once its states are these."""
