@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox.errors import WrongEventLoop
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
@@ -65,8 +66,16 @@ class LogClient:
         self._tick_wire = make()
         self.operator_wire = make()
         """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
+        self._listen_wire = (wires() if wires else Wire(listening(engine, listen_dsn))) if listen else None
         self.timeline = Timeline(self.names)
         self.sequencer = Sequencer(self._tick_wire, self.names, self.timeline, self.events)
+        self.isolation = Isolation()
+        """Of the transactions of handlers."""
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Make what belongs to one event loop; in another one it is made anew."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.ticker = Ticker(self.sequencer, self.timeline, self._wake, self.events)
         self._readers: list[Reader] = []
         self.ending: set[asyncio.Task[None]] = set()
@@ -75,15 +84,24 @@ class LogClient:
             ("outbox ticker", self.ticker.run),
             ("outbox keeper", self._keep),
         ]
-        if listen:
-            heard = wires() if wires else Wire(listening(engine, listen_dsn))
-            self.listener = Listener(heard, self.names, self.events, self._heard, uuid4().hex)
+        if self._listen_wire is not None:
+            self.listener = Listener(self._listen_wire, self.names, self.events, self._heard, uuid4().hex)
             services.append(("outbox log listener", self.listener.run))
         self._services = [Service(name, loop, self._crashed) for name, loop in services]
         self._changing = asyncio.Lock()
-        self.isolation = Isolation()
-        """Of the transactions of handlers."""
-        self._suspicion: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._suspicion = asyncio.Lock()
+
+    def _move(self) -> None:
+        """Belong to the running event loop: the one before may have ended without a stop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None:
+            if self._readers and self._loop.is_running():
+                msg = "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
+                raise WrongEventLoop(msg)
+            self._assemble()
+        self._loop = loop
 
     @property
     def is_healthy(self) -> bool:
@@ -103,6 +121,7 @@ class LogClient:
 
     async def attach(self, reader: Reader) -> None:
         """Serve this reader; the first one starts the loops."""
+        self._move()
         async with self._changing:
             self._readers.append(reader)
             for service in self._services:
@@ -110,6 +129,7 @@ class LogClient:
 
     async def detach(self, reader: Reader) -> None:
         """Serve this reader no more; the last one ends the loops."""
+        self._move()
         async with self._changing:
             if reader in self._readers:
                 self._readers.remove(reader)
@@ -119,6 +139,7 @@ class LogClient:
 
     async def close(self) -> None:
         """Close the connections, once workers that are stopping have stopped; they open again on next use."""
+        self._move()
         if self.ending:
             await asyncio.wait(list(self.ending))
         async with self._changing:
@@ -153,10 +174,8 @@ class LogClient:
 
     def suspicion(self) -> asyncio.Lock:
         """Held while a message runs that may have ended a process: whoever dies now, it is known with which."""
-        loop = asyncio.get_running_loop()
-        if self._suspicion is None or self._suspicion[0] is not loop:
-            self._suspicion = (loop, asyncio.Lock())
-        return self._suspicion[1]
+        self._move()
+        return self._suspicion
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""

@@ -167,7 +167,8 @@ class Handling:
             except ENDING:
                 raise
             except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with each message
-                outcomes = [Retry(error=error)] * len(ready)
+                is_settled = all(isinstance(delivery.decision, Settled) for delivery in ready)
+                outcomes = [SETTLED if is_settled else Retry(error=error)] * len(ready)
         if failed_together(outcomes):
             # Only the guilty one may have an attempt counted, and be parked in the end.
             self._all_at_once = False
@@ -261,7 +262,8 @@ class Handling:
         except ENDING:
             raise
         except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the message
-            outcome = Retry(error=error)
+            # Unless its transaction had just committed when its time was over.
+            outcome = delivery.decision if isinstance(delivery.decision, Settled) else Retry(error=error)
         if isinstance(outcome, Release):
             return False
         self.end(delivery, outcome, perf_counter() - began)

@@ -69,7 +69,8 @@ class Wire:
         self._asyncpg = driver == "asyncpg"
         self.timeout = timeout
         """Seconds that a statement may take before its connection is given up."""
-        self._lock = asyncio.Lock()
+        self._turn: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._proxied: PoolProxiedConnection | None = None
         self._driver: Any = None  # an asyncpg or psycopg connection, neither of which need be installed
         self._explicit = False
@@ -78,6 +79,17 @@ class Wire:
         """How often it was opened: what was read before the last time may be of another server."""
         self.pooled = False
         """Whether a pooler stands between this connection and the server."""
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Whose turn it is in the running event loop; a connection of another loop went with it."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._loop is not loop:
+            if self._driver is not None and not self._asyncpg:
+                self._driver.pgconn.finish()
+            self._proxied = self._driver = None
+            self._turn, self._loop = asyncio.Lock(), loop
+        return self._turn
 
     def sibling(self) -> "Wire":
         """Another connection by the same recipe."""
