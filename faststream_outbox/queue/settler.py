@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SAY_AGAIN_SECONDS = 30.0
 """An outage that goes on is told again after this time."""
 
+LAST_SECONDS = 2.0
+"""How long the last outcomes of a program that ends without a stop may take."""
+
 
 class Aftermath(Protocol):
     """Who must know that an outcome was written, or that the lease was gone."""
@@ -73,7 +76,25 @@ class Settler:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write until cancelled, and then what has ended already."""
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            # A program that ends without a stop cancels everything at once: what was handled must not come again.
+            await self._write_rest()
+            raise
+
+    async def _write_rest(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                for pending in self._kinds.values():
+                    while group := pending.take(loop.time()):
+                        await self._settle(group)
+        except Exception as error:  # noqa: BLE001 - told; it is left to its lease
+            self._events.emit(told.ConnectionLost("settle", error))
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()

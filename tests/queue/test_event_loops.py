@@ -1,7 +1,8 @@
 """Event loops one after the other in one program: workers and brokers go on in each, also where nobody stopped them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from sqlalchemy import URL, Table, text
@@ -12,6 +13,8 @@ from faststream_outbox import OutboxBroker
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
+from faststream_outbox.sql import Statement
+from faststream_outbox.sql.wire import Wire
 from tests.waiting import eventually
 
 MESSAGES = 20
@@ -132,3 +135,35 @@ def test_workers_of_one_client_do_not_run_in_two_loops_at_once(
         await one.stop()
 
     run(scene)
+
+
+def test_what_was_handled_is_written_although_its_loop_ends_without_a_stop(
+    loose_engine: AsyncEngine, table: Table, dlq_table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program ends at the moment at which the outcome is on its way."""
+    fetch, sent = Wire.fetch, asyncio.Event()
+
+    async def slow(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+        if statement.name == "settle_done" and not sent.is_set():
+            sent.set()
+            await asyncio.Event().wait()
+        return await fetch(wire, statement, values)
+
+    async def handle(claim: Claim) -> Done:
+        return DONE
+
+    monkeypatch.setattr(Wire, "fetch", slow)
+    client = OutboxClient(loose_engine, table, dlq_table=dlq_table)
+    worker = Worker(loose_engine, table, "orders", handle, client=client)
+
+    async def scene() -> None:
+        await worker.start()
+        async with AsyncSession(loose_engine) as session, session.begin():
+            await publish(session, table, Envelope(queue="orders", body=b""), wakeups=client.wakeups)
+        await sent.wait()
+
+    async def rest() -> None:
+        assert await left(loose_engine, table) == 0
+
+    run(scene)
+    run(rest)
