@@ -193,6 +193,9 @@ def _needed(cmd: OutboxPublishCommand) -> AnySyncSession:
 
 def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
     count = len(cmd.batch_bodies)
+    if cmd.keys is not None and cmd.key is not None:
+        msg = "Give key or keys, not both: one for all messages of the batch, or one for each."
+        raise InvalidMessage(msg)
     if cmd.keys is not None and len(cmd.keys) != count:
         msg = f"keys has {len(cmd.keys)} entries for {count} messages; give one for each."
         raise InvalidMessage(msg)
@@ -206,8 +209,9 @@ _ENDED_SESSION = (
 )
 _WITHOUT_SESSION = (
     "publish needs the session whose transaction the message belongs to: publish(body, queue=…, session=session). "
-    "Only then do your data and the message commit together, or not at all. To publish in transactions of their "
-    "own, say so once: OutboxBroker(engine, outbox_table=…, autocommit=True)."
+    "Only then do your data and the message commit together, or not at all. A handler with transactional=True has "
+    "one, which publish finds by itself. To publish in transactions of their own, say so once: "
+    "OutboxBroker(engine, outbox_table=…, autocommit=True)."
 )
 
 

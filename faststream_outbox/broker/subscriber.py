@@ -27,6 +27,7 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
+from faststream_outbox.broker.handler import check_session
 from faststream_outbox.broker.message import REPLY_TO, Taken
 from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
@@ -125,6 +126,8 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
                 return partial(self.__call__, **options)
             if self.is_manual:
                 warn_about_manual_handler(func)
+            if not self.is_transactional:
+                check_session(func)
             return super().__call__(func, **options)
 
     async def start(self) -> None:

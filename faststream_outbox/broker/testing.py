@@ -31,6 +31,7 @@ from faststream_outbox.broker.stand_in import StandIn, standing_in
 from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.envelope import Envelope, checked_queue, checked_text
+from faststream_outbox.errors import SessionRequired
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
@@ -169,6 +170,13 @@ class FakeProducer(OutboxProducer):
         super().__init__(config, config.broker_parser, config.broker_decoder)
         self._brokers = brokers
         self._run_loops = run_loops
+
+    def _session(self, cmd: OutboxPublishCommand) -> AnySession:
+        try:
+            return super()._session(cmd)
+        except SessionRequired as error:
+            msg = f"{error} In a test: session=fake_session(), from faststream_outbox.testing."
+            raise SessionRequired(msg) from None
 
     @property
     def _client(self) -> FakeOutboxClient:

@@ -69,7 +69,7 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
         case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired() | told.MessagesMissed():
             return *_of_log(event), None
         case told.ConnectionLost(role=role, error=error):
-            return logging.WARNING, f"Connection for {role} failed: {error!r}. Trying again.", None
+            return logging.WARNING, f"Connection for {role} failed: {error!r}. {_advice(error)}Trying again.", None
         case told.ConnectionRestored(role=role, outage_seconds=seconds):
             return logging.INFO, f"Connection for {role} works again after {seconds:.1f} s.", None
         case told.ListenerLost(channel=channel, error=error):
@@ -79,6 +79,19 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
             return logging.WARNING, text, None
         case _:
             assert_never(event)
+
+
+_MISSING = "A table or a column is missing: run your migrations; `broker.validate_schema()` lists what differs. "
+_ADVICE = {
+    "42P01": _MISSING,
+    "42703": _MISSING,
+    "42501": "The role may not do this: GRANT it the rights of a worker. ",
+}
+
+
+def _advice(error: BaseException) -> str:
+    """What to do about an error that trying again will not help; by SQLSTATE, which every driver has."""
+    return _ADVICE.get(str(getattr(error, "sqlstate", "")), "")
 
 
 def _of_log(

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from faststream_outbox.envelope import Envelope, checked
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.sql.through import Rows, through
 from faststream_outbox.wakeup.hint import Hint
@@ -32,7 +32,7 @@ class Selection:
     ids: of dead letters, not of the messages that they were.
     queue: of one queue.
     key: of one key.
-    reason: why they died: "retry_terminal", "rejected", "max_deliveries" or "crash_loop".
+    reason: why they died: "retry_terminal", "rejected", "max_deliveries", "crash_loop" or "undecided".
     error_type: the name of the exception's class.
     since: died at this time or later.
     until: died before this time.
@@ -112,6 +112,7 @@ class DeadLetters:
     """
 
     def __init__(self, client: OutboxClient) -> None:
+        check_client(client)
         if client.dlq_table is None:
             msg = "There is no dead-letter table: pass dlq_table=make_dlq_table(metadata) to the client."
             raise InvalidOption(msg)
@@ -245,6 +246,13 @@ class DeadLetters:
         while rows := await self._fetch("purge_dead", values):
             purged += len(rows)
         return purged
+
+
+def check_client(client: object) -> None:
+    """Refuse a broker in the place of its client."""
+    if not isinstance(client, OutboxClient):
+        msg = f"DeadLetters takes a client, not a {type(client).__name__}: a broker's is DeadLetters(broker.client)."
+        raise InvalidOptionType(msg)
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:

@@ -31,7 +31,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema.names import check_name, checked_identifier, index_name, quoted, quoted_name
+from faststream_outbox.schema.names import (
+    check_metadata,
+    check_name,
+    checked_identifier,
+    index_name,
+    quoted,
+    quoted_name,
+)
 from faststream_outbox.schema.tables import NAME_LENGTH
 
 URI_LENGTH = 1024
@@ -111,6 +118,7 @@ def make_log_tables(
     by position, whose old parts are dropped instead of deleted; an event_id is then unique within a partition
     only.
     """
+    check_metadata(metadata, "make_log_tables")
     name = checked_identifier(outbox_table, _LOG_SUFFIXES)
     offsets_name = f"{name}_offsets" if offsets_table is None else offsets_table
     checked_identifier(offsets_name, _OFFSETS_SUFFIXES)

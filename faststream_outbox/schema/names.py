@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from sqlalchemy import CheckConstraint, Index, MetaData, Table
 from sqlalchemy.dialects.postgresql.base import PGDialect
 
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
 MAX_IDENTIFIER_BYTES = 63
 PAUSED = "$paused"
@@ -22,6 +22,15 @@ PAUSED = "$paused"
 # SQLAlchemy does not annotate its dialects' constructors.
 DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]
 _preparer = DIALECT.identifier_preparer
+
+
+def check_metadata(metadata: object, factory: str) -> None:
+    """Refuse what is no MetaData, such as the table's name."""
+    if not isinstance(metadata, MetaData):
+        name = metadata if isinstance(metadata, str) else "outbox"
+        kind = type(metadata).__name__
+        msg = f"The first argument is the MetaData of your tables, not a {kind}: {factory}(metadata, {name!r})."
+        raise InvalidOptionType(msg)
 
 
 def checked_identifier(table_name: str, suffixes: tuple[str, ...]) -> str:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
-from faststream_outbox.schema.names import check_name, checked_identifier, index_name
+from faststream_outbox.schema.names import check_metadata, check_name, checked_identifier, index_name
 
 NAME_LENGTH = 255
 FILLFACTOR = 45
@@ -37,6 +37,7 @@ def make_outbox_table(metadata: MetaData, table_name: str = "outbox") -> Table:
     metadata: yours, so that your migrations know the table.
     table_name: one table holds any number of queues.
     """
+    check_metadata(metadata, "make_outbox_table")
     name = checked_identifier(table_name, _OUTBOX_SUFFIXES)
     table = Table(
         name,
@@ -88,6 +89,7 @@ def make_dlq_table(metadata: MetaData, table_name: str = "outbox_dlq") -> Table:
     metadata: yours, so that your migrations know the table.
     table_name: one table for the dead letters of all queues.
     """
+    check_metadata(metadata, "make_dlq_table")
     name = checked_identifier(table_name, _DLQ_SUFFIXES)
     table = Table(
         name,

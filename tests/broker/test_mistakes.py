@@ -12,13 +12,23 @@ from faststream_outbox import (
     OutboxResponse,
     OutboxRoute,
     OutboxRouter,
+    TestOutboxBroker,
     errors,
     make_dlq_table,
     make_outbox_table,
 )
+from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.broker import producer
 from faststream_outbox.broker.testing import fake_session
-from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption
+from faststream_outbox.errors import (
+    InvalidMessage,
+    InvalidMessageType,
+    InvalidOption,
+    InvalidOptionType,
+    SessionRequired,
+)
+from faststream_outbox.log import make_log_tables
+from faststream_outbox.queue import DeadLetters
 from tests.cases import each
 
 metadata = MetaData()
@@ -111,3 +121,46 @@ def test_error_of_a_missing_session_is_where_errors_are_and_where_it_was() -> No
 
 async def test_ping_of_a_broker_without_an_engine_says_no() -> None:
     assert not await OutboxBroker(outbox_table=OUTBOX, dlq_table=DEAD).ping(timeout=1)
+
+
+def test_session_of_a_handler_without_a_transaction_is_refused_where_it_is_registered(broker: OutboxBroker) -> None:
+    with pytest.raises(InvalidOption, match=r"write.*session.*transactional=True"):
+
+        @broker.subscriber("orders")
+        async def write(body: int, session: OutboxSession) -> None: ...
+
+
+def test_session_of_a_handler_that_can_do_without_is_taken(broker: OutboxBroker) -> None:
+    @broker.subscriber("orders")
+    async def write(body: int, session: OutboxSession = None) -> None: ...  # type: ignore[assignment]
+
+    @broker.subscriber("letters", transactional=True)
+    async def write_both(body: int, session: OutboxSession) -> None: ...
+
+
+async def test_missing_session_names_all_ways_to_have_one(broker: OutboxBroker) -> None:
+    with pytest.raises(SessionRequired, match=r"session=session.*transactional=True.*autocommit=True"):
+        await broker.publish(1, "orders")
+
+
+async def test_missing_session_of_a_test_names_the_one_for_tests(broker: OutboxBroker) -> None:
+    async with TestOutboxBroker(broker) as tested:
+        with pytest.raises(SessionRequired, match=r"session=fake_session\(\)"):
+            await tested.publish(1, "orders")
+
+
+async def test_key_and_keys_of_a_batch_are_refused(broker: OutboxBroker) -> None:
+    with pytest.raises(InvalidMessage, match="key or keys, not both"):
+        await broker.publish_batch(1, 2, queue="orders", session=fake_session(), key="a", keys=["b", "c"])
+
+
+def test_broker_in_the_place_of_its_client_is_refused(broker: OutboxBroker) -> None:
+    given: Any = broker
+    with pytest.raises(InvalidOptionType, match=r"DeadLetters\(broker.client\)"):
+        DeadLetters(given)
+
+
+@pytest.mark.parametrize("make", [make_outbox_table, make_dlq_table, make_log_tables])
+def test_name_in_the_place_of_the_metadata_is_refused(make: Any) -> None:
+    with pytest.raises(InvalidOptionType, match=rf"{make.__name__}\(metadata, 'orders'\)"):
+        make("orders")

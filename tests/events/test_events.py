@@ -1,13 +1,14 @@
 """Who hears what; and a listener that raises disturbs nobody."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
 
 from faststream_outbox.events import Event, Events
 from faststream_outbox.events.journal import keep_journal
-from faststream_outbox.events.table import Claimed, ListenerDeaf, ListenerReady, LoopCrashed, Published
+from faststream_outbox.events.table import Claimed, ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed, Published
 from tests.events.samples import ERROR, SAMPLES
 
 READY, DEAF = ListenerReady("channel"), ListenerDeaf("channel")
@@ -115,3 +116,29 @@ def test_journal_is_silent_about_what_goes_well(event: Any, caplog: pytest.LogCa
     with caplog.at_level(logging.DEBUG, logger="mine"):
         events.emit(event)
     assert caplog.records == []
+
+
+class Refusal(Exception):
+    """An error of a driver, which has a SQLSTATE."""
+
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__('relation "outbox" does not exist')
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "advice"),
+    [
+        ("42P01", r"migrations.*validate_schema"),
+        ("42703", r"migrations.*validate_schema"),
+        ("42501", r"GRANT"),
+        ("57P03", r"Trying again\.$"),
+    ],
+)
+def test_journal_says_what_to_do_about_a_connection_that_cannot_work(
+    sqlstate: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    keep_journal(events, logging.getLogger("test"))
+    events.emit(ConnectionLost("claim", Refusal(sqlstate)))
+    assert re.search(advice, caplog.messages[0])
