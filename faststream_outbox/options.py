@@ -42,6 +42,14 @@ def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
         raise InvalidOption(msg)
 
 
+def checked_flag(name: str, value: object) -> bool:
+    """`value` if it is True or False: any other would be taken for one of them."""
+    if not isinstance(value, bool):
+        msg = f"{name} must be True or False, not {value!r}."
+        raise InvalidOptionType(msg)
+    return value
+
+
 def nearest(name: str, known: Iterable[str], what: str) -> str:
     """What to say of a name that is not `known`: the nearest one, or else a few that are."""
     names = sorted(set(known))

@@ -45,6 +45,7 @@ from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.broker.warn import NO_DEAD_LETTERS, users_line, warn
 from faststream_outbox.events import recorder
 from faststream_outbox.log.client import LogClient
+from faststream_outbox.options import checked_flag
 from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.options import TerminalHook
@@ -69,6 +70,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     listen_dsn: another address for LISTEN, past a pooler.
     watch: look for messages that nobody announced.
     autocommit: allow publish without a session, in a transaction of its own.
+    strict_key_order: lock the key of a topic's message until the commit, so that its publishers follow each other.
     on_terminal_failure: called with the claim before it becomes a dead letter.
     metrics_recorder: called with the name and the tags of each event.
     last_exception_renderer: makes the text that is stored of an error; None takes its repr.
@@ -100,6 +102,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         listen_dsn: str | None = None,
         watch: bool = True,
         autocommit: bool = False,
+        strict_key_order: bool = False,
         on_terminal_failure: TerminalHook | None = None,
         metrics_recorder: recorder.MetricsRecorder | None = None,
         last_exception_renderer: Renderer | None = None,
@@ -157,6 +160,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             log_tables=log_tables,
             log_client=log,
             autocommit=autocommit,
+            strict_key_order=checked_flag("strict_key_order", strict_key_order),
             shared_client=client,
             on_terminal_failure=on_terminal_failure,
             broker_middlewares=tuple(middlewares),

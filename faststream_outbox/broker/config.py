@@ -50,6 +50,7 @@ class OutboxBrokerConfig(BrokerConfig):
     log_tables: LogTables | None = None
     log_client: "LogClient | None" = None
     autocommit: bool = False
+    strict_key_order: bool = False
     on_terminal_failure: TerminalHook | None = None
     shared_client: "OutboxClient | None" = None
     default_driver_annotations: UnderlyingDriverAnnotations = field(default_factory=dict)

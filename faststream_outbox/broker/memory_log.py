@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox.log.append import DuplicateMessage
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.handling import Handling
-from faststream_outbox.log.message import OutboxMessage, checked
+from faststream_outbox.log.message import OutboxMessage, checked, unique_id
 from faststream_outbox.log.slots import matches
 from faststream_outbox.sql.through import AnySession
 from faststream_outbox.sql.wire import Row
@@ -30,11 +31,18 @@ class MemoryLog:
         self.messages: list[OutboxMessage] = []
         self._positions = count(1)
 
-    def append(self, messages: Sequence[OutboxMessage]) -> list[Row]:
+    def append(self, messages: Sequence[OutboxMessage], on_duplicate: str = "error") -> list[Row]:
         """Rows of messages, as the table would have them; not committed yet."""
         now = datetime.now(UTC)
         rows: list[Row] = []
+        taken = {unique_id(message.event_id) for message in self.messages} - {None}
         for row in map(checked, messages):
+            if row.event_id in taken:
+                if on_duplicate == "error":
+                    msg = f"Published before, by event_id: {row.given_id}."
+                    raise DuplicateMessage(msg)
+                continue
+            taken |= {row.event_id} - {None}
             position = next(self._positions)
             rows.append(
                 (1, position, row.uri, row.slot, row.payload, row.body, row.metadata, row.event_id, now, position)

@@ -74,7 +74,7 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
             return await other.publish(cmd)
         made = [await self._envelope(cmd)]
         ids = await (self._append(cmd, made) if cmd.is_topic else self._write(cmd, made))
-        return ids[0]
+        return ids[0] if ids else None
 
     async def publish_batch(self, cmd: OutboxPublishCommand) -> list[int]:
         """Write a message for each body, with one statement; their ids."""
@@ -135,11 +135,15 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         session = self._session(cmd)
         log = self._config.log
         messages = [as_topic_message(each) for each in envelopes]
+        choices = self._choices(cmd)
         with telling(log.events, cmd.destination, envelopes):
             if session is not None:
-                return [*(await append(session, log.tables, messages, tell=log.published)).positions]
+                return [*(await append(session, log.tables, messages, tell=log.published, **choices)).positions]
             async with log.open_session() as own, own.begin():
-                return [*(await append(own, log.tables, messages, tell=log.published)).positions]
+                return [*(await append(own, log.tables, messages, tell=log.published, **choices)).positions]
+
+    def _choices(self, cmd: OutboxPublishCommand) -> dict[str, Any]:
+        return {"on_duplicate": cmd.on_duplicate, "strict_key_order": self._config.strict_key_order}
 
     async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:
         payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
@@ -182,7 +186,7 @@ class SyncOutboxProducer(OutboxProducer):
         session, log = _needed(cmd), self._config.log
         messages = [as_topic_message(each) for each in envelopes]
         with telling(log.events, cmd.destination, envelopes):
-            return [*append_sync(session, log.tables, messages).positions]
+            return [*append_sync(session, log.tables, messages, **self._choices(cmd)).positions]
 
 
 def _needed(cmd: OutboxPublishCommand) -> AnySyncSession:

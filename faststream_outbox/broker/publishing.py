@@ -14,6 +14,7 @@ from faststream.types import SendableMessage
 from faststream_outbox.broker.producer import OutboxProducer, SyncOutboxProducer, without_waiting
 from faststream_outbox.broker.response import OutboxPublishCommand, check_destination
 from faststream_outbox.envelope import TimerConflict
+from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.overview import Unprocessed
 from faststream_outbox.publish import cancel_timer_sync
 from faststream_outbox.sql.through import AnySession, AnySyncSession
@@ -48,10 +49,11 @@ class PublishingMixin(Home):
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
         message_id: UUID | None = None,
+        on_duplicate: OnDuplicate = "error",
     ) -> int | None:
         """Write one message in the session's transaction; its id, or None where its timer_id was taken.
 
-        To a queue, or to a topic, where the answer is its position.
+        To a queue, or to a topic, where the answer is its position, or None where it was left out as a duplicate.
 
         message: the body: a model, dataclass, dict, list, number, text or bytes.
         queue: where to; or else
@@ -67,6 +69,7 @@ class PublishingMixin(Home):
         timer_id: a name that is taken while the message is in the outbox; see cancel_timer.
         timer_conflict: what a taken name means: "ignore", "extend" or "replace".
         message_id: the message's own id, for handlers that must know it again; None draws one.
+        on_duplicate: what a message_id means that is in the topic already: "error", or "ignore" to leave it out.
         """
         check_destination(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
@@ -84,6 +87,7 @@ class PublishingMixin(Home):
             timer_id=timer_id,
             timer_conflict=timer_conflict,
             message_id=message_id,
+            on_duplicate=on_duplicate,
         )
         result: int | None = await self._basic_publish(cmd, producer=self.config.producer)
         return result
@@ -105,6 +109,7 @@ class PublishingMixin(Home):
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
         message_id: UUID | None = None,
+        on_duplicate: OnDuplicate = "error",
     ) -> int | None:
         """As `publish`, for a sync Session or Connection, with no event loop.
 
@@ -122,6 +127,7 @@ class PublishingMixin(Home):
         timer_id: a name that is taken while the message is in the outbox; see cancel_timer.
         timer_conflict: what a taken name means: "ignore", "extend" or "replace".
         message_id: the message's own id, for handlers that must know it again; None draws one.
+        on_duplicate: what a message_id means that is in the topic already: "error", or "ignore" to leave it out.
         """
         check_destination(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
@@ -139,6 +145,7 @@ class PublishingMixin(Home):
             timer_id=timer_id,
             timer_conflict=timer_conflict,
             message_id=message_id,
+            on_duplicate=on_duplicate,
         )
         producer = SyncOutboxProducer(self.config.broker_config)
         result: int | None = without_waiting(self._basic_publish(cmd, producer=producer))

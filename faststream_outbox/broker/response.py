@@ -9,6 +9,7 @@ from faststream.response import BatchPublishCommand, PublishCommand, PublishType
 
 from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.errors import InvalidMessage
+from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.sql.through import AnySession
 
 
@@ -43,6 +44,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
         message_id: UUID | None = None,
+        on_duplicate: OnDuplicate = "error",
         keys: Sequence[str | None] | None = None,
         timeout: float = 0.5,
         _publish_type: PublishType = PublishType.PUBLISH,
@@ -58,6 +60,9 @@ class OutboxPublishCommand(BatchPublishCommand):
             _publish_type=_publish_type,
         )
         check_destination(queue, topic)
+        if topic is None and on_duplicate != "error":
+            msg = "on_duplicate is for topics: a queue has no message_id that is taken. See timer_id."
+            raise InvalidMessage(msg)
         self.is_topic = topic is not None
         """Whether the destination is a topic."""
         self.session = session
@@ -68,6 +73,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         self.timer_id = timer_id
         self.timer_conflict: TimerConflict = timer_conflict
         self.message_id = message_id
+        self.on_duplicate: OnDuplicate = on_duplicate
         self.keys = keys
         self.timeout = timeout
         self.is_response = False

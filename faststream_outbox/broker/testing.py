@@ -207,7 +207,7 @@ class FakeProducer(OutboxProducer):
     async def _append(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
         session = self._session(cmd)
         check_log_tables(self._config.log_tables)
-        rows = self._client.log.append([as_topic_message(each) for each in envelopes])
+        rows = self._client.log.append([as_topic_message(each) for each in envelopes], cmd.on_duplicate)
         pending = getattr(session, "topics_pending", None)
         if isinstance(pending, list):
             pending += rows

@@ -124,7 +124,7 @@ def test_router_takes_what_every_router_of_faststream_takes() -> None:
 def test_publisher_object_takes_what_the_brokers_publish_takes() -> None:
     # The id of the message belongs to one message, as the queue does not to a publisher.
     missing = {*_options(OutboxBroker.publish)} - {*_options(OutboxPublisher.publish)}
-    assert missing <= {"message_id", "topic"}
+    assert missing <= {"message_id", "on_duplicate", "topic"}
 
 
 def test_publish_sync_takes_what_publish_takes() -> None:
