@@ -6,6 +6,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table
+from tests.cases import case
 
 from .conftest import Execute, Mend, Since
 
@@ -35,47 +36,39 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize("column", [column.name for column in OUTBOX.columns])
-async def test_a_missing_column(column: str, engine: AsyncEngine, outbox: Table, execute: Execute, mend: Mend) -> None:
-    execute(f"ALTER TABLE {{t}} DROP COLUMN {column}")
-    differences = await find_differences(engine, outbox)
-    assert (f'"Drift S".outbox.{column}', "the column is missing") in [
-        (item.where, item.problem) for item in differences
-    ]
-    mend(differences)
-    assert await find_differences(engine, outbox) == []
+async def test_a_missing_column(engine: AsyncEngine, outbox: Table, execute: Execute, mend: Mend) -> None:
+    for column in [column.name for column in OUTBOX.columns]:
+        with case(column):
+            execute(f"ALTER TABLE {{t}} DROP COLUMN {column}")
+            differences = await find_differences(engine, outbox)
+            found = [(item.where, item.problem) for item in differences]
+            assert (f'"Drift S".outbox.{column}', "the column is missing") in found
+            mend(differences)
+            assert await find_differences(engine, outbox) == []
 
 
-@pytest.mark.parametrize("column", [column.name for column in DEAD.columns])
 async def test_a_missing_column_of_the_dead_letters(
-    column: str, engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, mend: Mend
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, mend: Mend
 ) -> None:
-    execute(f"ALTER TABLE {{d}} DROP COLUMN {column}")
-    differences = await find_differences(engine, outbox, dead)
-    assert (f'"Drift S".outbox_dlq.{column}', "the column is missing") in [
-        (item.where, item.problem) for item in differences
-    ]
-    mend(differences)
-    assert await find_differences(engine, outbox, dead) == []
+    for column in [column.name for column in DEAD.columns]:
+        with case(column):
+            execute(f"ALTER TABLE {{d}} DROP COLUMN {column}")
+            differences = await find_differences(engine, outbox, dead)
+            found = [(item.where, item.problem) for item in differences]
+            assert (f'"Drift S".outbox_dlq.{column}', "the column is missing") in found
+            mend(differences)
+            assert await find_differences(engine, outbox, dead) == []
 
 
-@pytest.mark.parametrize(("statement", "column", "found", "wanted"), TYPES)
-async def test_a_column_of_another_type(
-    statement: str,
-    column: str,
-    found: str,
-    wanted: str,
-    engine: AsyncEngine,
-    outbox: Table,
-    execute: Execute,
-    mend: Mend,
-) -> None:
-    execute(statement)
-    [difference] = await find_differences(engine, outbox)
-    assert difference.where == f'"Drift S".outbox.{column}'
-    assert difference.problem == f"the type is {found}, and has to be {wanted}"
-    mend([difference])
-    assert await find_differences(engine, outbox) == []
+async def test_a_column_of_another_type(engine: AsyncEngine, outbox: Table, execute: Execute, mend: Mend) -> None:
+    for statement, column, found, wanted in TYPES:
+        with case(statement):
+            execute(statement)
+            [difference] = await find_differences(engine, outbox)
+            assert difference.where == f'"Drift S".outbox.{column}'
+            assert difference.problem == f"the type is {found}, and has to be {wanted}"
+            mend([difference])
+            assert await find_differences(engine, outbox) == []
 
 
 async def test_a_string_that_is_too_long_for_the_type_is_not_cut_by_the_fix(
@@ -96,25 +89,27 @@ async def test_a_payload_kept_as_text_keeps_its_backslashes(
         assert connection.scalar(outbox.select().with_only_columns(outbox.c.payload)) == rb'"a\nb"'
 
 
-@pytest.mark.parametrize("column", [column.name for column in OUTBOX.columns if column.server_default is not None])
-async def test_a_dropped_default(column: str, engine: AsyncEngine, outbox: Table, execute: Execute, mend: Mend) -> None:
-    execute(f"ALTER TABLE {{t}} ALTER {column} DROP DEFAULT")
-    [difference] = await find_differences(engine, outbox)
-    assert difference.where == f'"Drift S".outbox.{column}'
-    assert difference.problem == "it has no default: publishing would fail"
-    mend([difference])
-    assert await find_differences(engine, outbox) == []
+async def test_a_dropped_default(engine: AsyncEngine, outbox: Table, execute: Execute, mend: Mend) -> None:
+    for column in (column.name for column in OUTBOX.columns if column.server_default is not None):
+        with case(column):
+            execute(f"ALTER TABLE {{t}} ALTER {column} DROP DEFAULT")
+            [difference] = await find_differences(engine, outbox)
+            assert difference.where == f'"Drift S".outbox.{column}'
+            assert difference.problem == "it has no default: publishing would fail"
+            mend([difference])
+            assert await find_differences(engine, outbox) == []
 
 
-@pytest.mark.parametrize("column", [column.name for column in DEAD.columns if column.server_default is not None])
 async def test_a_dropped_default_of_the_dead_letters(
-    column: str, engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, mend: Mend
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, mend: Mend
 ) -> None:
-    execute(f"ALTER TABLE {{d}} ALTER {column} DROP DEFAULT")
-    differences = await find_differences(engine, outbox, dead)
-    assert [item.where for item in differences] == [f'"Drift S".outbox_dlq.{column}']
-    mend(differences)
-    assert await find_differences(engine, outbox, dead) == []
+    for column in (column.name for column in DEAD.columns if column.server_default is not None):
+        with case(column):
+            execute(f"ALTER TABLE {{d}} ALTER {column} DROP DEFAULT")
+            differences = await find_differences(engine, outbox, dead)
+            assert [item.where for item in differences] == [f'"Drift S".outbox_dlq.{column}']
+            mend(differences)
+            assert await find_differences(engine, outbox, dead) == []
 
 
 @pytest.mark.parametrize(
