@@ -54,6 +54,7 @@ class TickByHand:
 
 @asynccontextmanager
 async def ticking(rig: LogRig, scan: Statement | None = None) -> AsyncGenerator[TickByHand, None]:
-    """A ticker that is driven by hand, with the true statement or another."""
+    """A ticker that is driven by hand, with the true statement or another; the first look makes the log's head."""
+    await rig.outbox.client.sequencer.look()
     async with rig.engine.connect() as connection:
         yield TickByHand(rig, connection, scan or statement(rig))

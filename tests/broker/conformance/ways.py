@@ -103,7 +103,7 @@ class Way:
         if not self.is_immediate:
             await self.publish(*args, **options)
             return
-        with suppress(Exception):
+        with suppress(Exception, asyncio.CancelledError):
             await self.publish(*args, **options)
 
     async def rows(self, *, dead: bool = False) -> list[dict[str, Any]]:
