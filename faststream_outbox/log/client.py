@@ -39,6 +39,7 @@ logger = logging.getLogger("faststream_outbox")
 
 CHANGED = "changed"
 """What is sent when members or waiting messages of a group have changed, in place of a tick."""
+LONGEST_NUMBER = 19
 
 
 class LogClient:
@@ -210,7 +211,7 @@ class LogClient:
 
     def _heard(self, hint: Hint) -> None:
         payload = hint.queue
-        if payload is not None and payload.isdecimal():
+        if payload is not None and payload.isdecimal() and len(payload) <= LONGEST_NUMBER:
             self.ticker.heard(int(payload))
         else:
             self._unsettle()

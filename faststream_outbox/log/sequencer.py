@@ -173,7 +173,7 @@ class Ticker:
     def heard(self, tick: int) -> None:
         """A tick exists that perhaps another process made."""
         if tick > self._timeline.head:
-            self._timeline.seen(tick)
+            self._timeline.hint(tick)
             if not self._sequencer.is_ticking:
                 self.pace.heard(asyncio.get_running_loop().time())
             self._woken()

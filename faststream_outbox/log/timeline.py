@@ -79,13 +79,21 @@ class Timeline:
         self._openings = 0
         self.head = 0
         """The newest tick that is known to exist."""
+        self._hinted = 0
+        """The newest tick that somebody spoke of; anybody may."""
 
     def seen(self, tick: int) -> None:
         """A tick of this number exists."""
         self.head = max(self.head, tick)
 
+    def hint(self, tick: int) -> None:
+        """Somebody says that a tick of this number exists: worth one look."""
+        self._hinted = max(self._hinted, tick)
+
     def may_follow(self, cursor: Cursor) -> bool:
         """Whether something may lie behind the cursor, as far as this process has heard."""
+        if self._hinted > self.head:
+            return True
         if self._ticks and self._ticks[-1].number == self.head:
             return self._ticks[-1].last > cursor
         return self.head >= cursor.tick
@@ -106,7 +114,11 @@ class Timeline:
         if begins and (known[-1].number > cursor.tick or known[-1].last > cursor):
             return known
         values = {"tick": cursor.tick, "limit": READ_AT_ONCE}
+        hinted = self._hinted
         rows = await wire.fetch(self._sql["ticks_after"], values)
+        if len(rows) < READ_AT_ONCE and self._hinted == hinted:
+            # This was the look: what is there was seen.
+            self._hinted = 0
         read = [Tick(row[0], tuple(zip(row[1], row[2], strict=True)), row[4]) for row in rows]
         if read:
             self.seen(read[-1].number)
