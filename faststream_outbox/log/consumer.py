@@ -63,6 +63,8 @@ class Consumer:
 
     async def run(self) -> None:
         """Consume until stopped."""
+        # Also after a crash, which has ended the run before.
+        self._finished.clear()
         reader = self.reader
         failures = 0
         try:

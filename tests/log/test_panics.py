@@ -73,3 +73,35 @@ async def test_panic_of_a_batch_fails_the_guilty_one_alone(rig: LogRig) -> None:
     await worker.stop()
     assert [(row["key"], row["attempts"]) for row in await rig.asides()] == [("k4", 3)]
     assert max(sizes) > 1
+
+
+async def test_reader_that_has_crashed_once_still_finishes_what_it_has_in_hand_when_it_stops(rig: LogRig) -> None:
+    outbox = await rig.another()
+    await rig.put("k", 1)
+    entered, let_go, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    seen: list[Any] = []
+    catch_up, is_first = outbox.client.timeline.after, True
+
+    async def fail_once(*args: Any) -> Any:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            raise Panic
+        return await catch_up(*args)
+
+    outbox.client.timeline.after = fail_once  # type: ignore[method-assign]
+
+    async def handle(message: OutboxMessage) -> None:
+        entered.set()
+        await let_go.wait()
+        seen.append(message.payload)
+
+    running = asyncio.create_task(outbox.run(handle, "g", poll_interval=0.05, stop_event=stop))
+    await asyncio.wait_for(entered.wait(), 10)
+    stop.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    let_go.set()
+    await asyncio.wait_for(running, 10)
+    assert len(rig.told(told.LoopCrashed)) == 1
+    assert seen == [1]
