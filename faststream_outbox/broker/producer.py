@@ -8,7 +8,7 @@ from the command as late as possible, because middlewares may replace them.
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
 
 from faststream.exceptions import FeatureNotSupportedException
@@ -112,16 +112,16 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         other = stand_in(self._config)
         return None if other is None or other.producer is self else other.producer
 
-    def _session(self, cmd: OutboxPublishCommand) -> AnySession:
+    def _session(self, cmd: OutboxPublishCommand) -> AnySession | None:
         """The transaction that a command belongs to; None if it may have one of its own."""
-        of_handler = self._config.fd_config.context.get_local(SESSION)
-        session = of_handler if cmd.session is None else cmd.session
+        of_handler: Any = self._config.fd_config.context.get_local(SESSION)
+        session: Any = of_handler if cmd.session is None else cmd.session
         if cmd.may_commit and session is not of_handler:
             # Dependencies of the handler have ended: what is written now would never be committed.
             raise InvalidMessage(_ENDED_SESSION)
         if session is None and not (self._config.autocommit or cmd.may_commit):
             raise SessionRequired(_WITHOUT_SESSION)
-        return session
+        return cast("AnySession | None", session)
 
     async def _write(self, cmd: OutboxPublishCommand, rows: Rows) -> list[int | None]:
         client = self._config.client
@@ -192,7 +192,8 @@ class SyncOutboxProducer(OutboxProducer):
 def _needed(cmd: OutboxPublishCommand) -> AnySyncSession:
     if cmd.session is None:
         raise SessionRequired(_WITHOUT_SESSION)
-    return cmd.session
+    session: Any = cmd.session
+    return cast("AnySyncSession", session)
 
 
 def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:

@@ -63,7 +63,7 @@ class OutboxPublisher(PublisherUsecase):
         message: SendableMessage = None,
         queue: str = "",
         *,
-        session: AnySession = None,
+        session: AnySession | None = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
         reply_to: str = "",

@@ -10,7 +10,7 @@ from faststream.response import BatchPublishCommand, PublishCommand, PublishType
 from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.log.append import OnDuplicate
-from faststream_outbox.sql.through import AnySession
+from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 
 def check_destination(queue: str, topic: str | None, *, is_needed: bool = False) -> None:
@@ -33,7 +33,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         *messages: Any,
         queue: str = "",
         topic: str | None = None,
-        session: AnySession = None,
+        session: AnySession | AnySyncSession | None = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
         reply_to: str = "",
@@ -113,7 +113,7 @@ class OutboxResponse(Response):
         *,
         queue: str = "",
         topic: str | None = None,
-        session: AnySession = None,
+        session: AnySession | None = None,
         headers: dict[str, Any] | None = None,
         correlation_id: str | None = None,
         key: str | None = None,

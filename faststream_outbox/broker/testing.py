@@ -171,7 +171,7 @@ class FakeProducer(OutboxProducer):
         self._brokers = brokers
         self._run_loops = run_loops
 
-    def _session(self, cmd: OutboxPublishCommand) -> AnySession:
+    def _session(self, cmd: OutboxPublishCommand) -> AnySession | None:
         try:
             return super()._session(cmd)
         except SessionRequired as error:

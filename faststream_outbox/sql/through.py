@@ -6,9 +6,9 @@ is one; nothing is flushed, begun or committed here. Used by `publish` and by se
 handler's transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -20,10 +20,47 @@ from faststream_outbox.sql import Statement, statements
 
 Rows = Sequence[Sequence[Any]]
 
-AnySession = Any
+
+class AsyncpgConnection(Protocol):
+    """A connection of asyncpg, or one that its pool lends; asyncpg has no types of its own."""
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def fetch(self, query: str, *args: Any) -> Awaitable[Any]:
+        """Run a statement."""
+        ...
+
+
+class AsyncDriverConnection(Protocol):
+    """psycopg's AsyncConnection, which need not be installed."""
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        """A cursor."""
+        ...
+
+    def commit(self) -> Awaitable[None]:
+        """Commit."""
+        ...
+
+
+class DriverConnection(Protocol):
+    """A connection of psycopg or psycopg2, or whatever else has their cursors, such as Django's."""
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        """A cursor."""
+        ...
+
+    def commit(self) -> None:
+        """Commit."""
+        ...
+
+
+AnySession = AsyncSession | AsyncConnection | async_scoped_session[Any] | AsyncpgConnection | AsyncDriverConnection
 """AsyncSession, AsyncConnection, asyncpg connection or psycopg AsyncConnection."""
 
-AnySyncSession = Any
+AnySyncSession = Session | scoped_session[Any] | Connection | DriverConnection
 """Session, Connection, psycopg Connection, or an object whose `cursor()` is psycopg's."""
 
 
@@ -110,10 +147,10 @@ def _commits_each(session: Any) -> bool:
     return is_known and bool(session.autocommit) and int(session.info.transaction_status) == 0
 
 
-async def through(session: AnySession, table: Table, dlq_table: Table | None = None) -> Through:
+async def through(given: AnySession, table: Table, dlq_table: Table | None = None) -> Through:
     """Open up an async session or connection, or say what can be passed instead."""
-    if isinstance(session, async_scoped_session):
-        session = session()
+    # Whatever its type says, it may be anything.
+    session: Any = given() if isinstance(given, async_scoped_session) else given
     if isinstance(session, AsyncSession):
         connection = await session.connection(bind_arguments={"clause": table})
         return _alchemy(connection, session.sync_session, table, dlq_table)
@@ -131,10 +168,9 @@ async def through(session: AnySession, table: Table, dlq_table: Table | None = N
     raise UnsupportedSession(msg)
 
 
-def through_sync(session: AnySyncSession, table: Table, dlq_table: Table | None = None) -> Through:
+def through_sync(given: AnySyncSession, table: Table, dlq_table: Table | None = None) -> Through:
     """Open up a sync session or connection, or say what can be passed instead."""
-    if isinstance(session, scoped_session):
-        session = session()
+    session: Any = given() if isinstance(given, scoped_session) else given
     if isinstance(session, Session):
         connection = session.connection(bind_arguments={"clause": table})
         return _alchemy(connection, session, table, dlq_table)
