@@ -7,6 +7,7 @@ one, so that only the guilty one fails. Effects in this database happen exactly 
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.errors import ConnectionUnusable, LeaseLost, OutboxError
@@ -102,6 +103,7 @@ async def _in_one(
     # A handler that ends the transaction itself is refused by the inner of the two.
     async with reader.client.open_session() as session, session.begin():
         is_strict = await _held(handling, session)
+        allow = _refuse_commit(session)
         for number, delivery in enumerate(deliveries):
             if reader.is_stopping:
                 break
@@ -116,9 +118,27 @@ async def _in_one(
             reached = delivery.cursor
         if reached is None:
             return deliveries
+        allow()
         await reader.settle_within(session, batch, reached, batch.done)
         handling.reached = await unbroken(_commit(handling, session, reached))
     return [delivery for delivery in deliveries if delivery.cursor > reached]
+
+
+class OwnCommit(OutboxError, RuntimeError):
+    """A transactional handler tried to commit the session that it was given."""
+
+
+def _refuse_commit(session: AsyncSession) -> Callable[[], None]:
+    """Let nobody commit before the returned function is called: the neighbours' effects would go without the cursor."""
+    sync = session.sync_session
+
+    def refuse(_: object) -> None:
+        if sync.get_nested_transaction() is None:
+            msg = "A transactional handler must not commit its session: that happens when it has returned."
+            raise OwnCommit(msg)
+
+    event.listen(sync, "before_commit", refuse)
+    return lambda: event.remove(sync, "before_commit", refuse)
 
 
 async def _held(handling: Handling, session: AsyncSession) -> bool:
@@ -150,7 +170,7 @@ async def _one(
     except ENDING:
         raise
     except BaseException as error:
-        if not session.is_active or is_transient(error):
+        if not session.is_active or isinstance(error, OwnCommit) or is_transient(error):
             # The transaction itself is gone or in conflict: nothing of it can be kept.
             raise
         handling.end(delivery, Retry(error=error))

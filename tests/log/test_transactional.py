@@ -338,7 +338,7 @@ class _Conflict(Exception):
 
 
 @pytest.mark.usefixtures("effects")
-@pytest.mark.parametrize("ending", ["rollback"])
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
 async def test_handler_that_ends_the_transaction_itself_fails_alone(rig: LogRig, ending: str) -> None:
     """What its neighbours in the batch have written is neither lost nor committed apart from the cursor."""
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
@@ -351,5 +351,5 @@ async def test_handler_that_ends_the_transaction_itself_fails_alone(rig: LogRig,
             await getattr(session, ending)()
 
     await drain(outbox, handle, "g", transactional=True)
-    assert [n for n in await written(rig) if n != 2] == [1, 3]
+    assert await written(rig) == [1, 3]
     assert [row["position"] for row in await rig.asides()] == [2]
