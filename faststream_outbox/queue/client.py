@@ -46,6 +46,9 @@ from faststream_outbox.wakeup.watcher import Watcher
 
 logger = logging.getLogger("faststream_outbox")
 
+LOCK_SECONDS = 0.5
+"""How long outcomes wait for a row that somebody has locked, before it is set apart and the others go on."""
+
 BEGINNINGS = 5
 """How often a transaction is begun again that a renewal came in the way of."""
 
@@ -107,7 +110,7 @@ class OutboxClient:
         self._workers: list[Worker] = []
         self._claim_wire = Wire(engine) if wires is None else wires()
         self._scan_wire = Wire(engine, timeout=SCAN_TIMEOUT) if wires is None else wires()
-        self._settle_wire = Wire(engine) if wires is None else wires()
+        self._settle_wire = Wire(engine, lock_seconds=LOCK_SECONDS) if wires is None else wires()
         listen_wire = Wire(listening(engine, self._listen_dsn)) if wires is None else wires()
         claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
         self.claimer = Claimer(self._claim_wire, claim_sql, self.events)

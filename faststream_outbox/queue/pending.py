@@ -98,9 +98,21 @@ class Pending:
         elif group:
             self.refused_apart(Apart(group[0], now, now, tries=0), now)
 
+    def blocked(self, group: list[Ended], now: float) -> None:
+        """Somebody has locked the row of one of these: the others need not wait for it."""
+        if len(group) > 1:
+            self._most = len(group) // 2
+            self.put_back(group)
+        elif group:
+            self._keep_apart(Apart(group[0], now, now, tries=0), now)
+
     def failed_apart(self, apart: Apart, now: float) -> None:
         """One that was tried alone failed, and not because of its data."""
         self._pause(now)
+        self._keep_apart(apart, now)
+
+    def blocked_apart(self, apart: Apart, now: float) -> None:
+        """The row of one that was tried alone is still locked."""
         self._keep_apart(apart, now)
 
     def refused_apart(self, apart: Apart, now: float, error: BaseException | None = None) -> None:

@@ -21,6 +21,11 @@ def is_fault_of_data(error: BaseException) -> bool:
     return isinstance(error, ValueError | OverflowError)
 
 
+def is_locked(error: BaseException) -> bool:
+    """Whether somebody else has locked one of the rows."""
+    return getattr(error, "sqlstate", None) == "55P03"
+
+
 def is_final(refusals: int, seconds: float) -> bool:
     """Whether what was refused so often, over so long a time, will be refused for ever."""
     return refusals >= PARK_TIMES and seconds >= PARK_SECONDS

@@ -17,7 +17,7 @@ from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.pending import Apart, Pending
-from faststream_outbox.queue.refusal import is_fault_of_data
+from faststream_outbox.queue.refusal import is_fault_of_data, is_locked
 from faststream_outbox.queue.settling import Ended, parking, settling, written_before
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Wire
@@ -152,6 +152,8 @@ class Settler:
             self._wrote(pending, now)
         elif is_connected and is_fault_of_data(error):
             pending.refused(left, now)
+        elif is_connected and is_locked(error):
+            pending.blocked(left, now)
         else:
             pending.failed(left, now, is_connected=is_connected)
             self._failed(pending, now, error)
@@ -173,6 +175,9 @@ class Settler:
             if apart.error is not None and not was_given_up:
                 refused = told.OutcomeRefused(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, error)
                 self._events.emit(refused)
+        elif is_connected and is_locked(error):
+            pending.blocked_apart(apart, now)
+            self._failed(pending, now, error)
         else:
             pending.failed_apart(apart, now)
             self._failed(pending, now, error)

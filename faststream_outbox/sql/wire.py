@@ -42,11 +42,11 @@ _PLANS = (
 STATEMENT_TIMEOUT = 30.0
 
 
-def _limits(timeout: float, server_version: int) -> dict[str, str]:
+def _limits(timeout: float, lock_seconds: float, server_version: int) -> dict[str, str]:
     """What a role or a database may have limited, as our statements need it."""
     limits = {
         "statement_timeout": str(int((timeout + _SLACK) * 1000)),
-        "lock_timeout": "0",
+        "lock_timeout": str(int(lock_seconds * 1000)),
         "idle_in_transaction_session_timeout": _IDLE_IN_TRANSACTION,
     }
     if server_version >= _HAS_TRANSACTION_TIMEOUT:
@@ -57,7 +57,7 @@ def _limits(timeout: float, server_version: int) -> dict[str, str]:
 class Wire:
     """One lazily opened connection; statements are run one at a time, in the order of their arrival."""
 
-    def __init__(self, engine: AsyncEngine, *, timeout: float = STATEMENT_TIMEOUT) -> None:
+    def __init__(self, engine: AsyncEngine, *, timeout: float = STATEMENT_TIMEOUT, lock_seconds: float = 0.0) -> None:
         driver = engine.dialect.driver
         if driver not in ("asyncpg", "psycopg", "psycopg_async"):
             msg = (
@@ -69,6 +69,8 @@ class Wire:
         self._asyncpg = driver == "asyncpg"
         self.timeout = timeout
         """Seconds that a statement may take before its connection is given up."""
+        self._lock_seconds = lock_seconds
+        """Seconds that a statement waits for a lock; 0 is no limit."""
         self._turn: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._proxied: PoolProxiedConnection | None = None
@@ -93,7 +95,7 @@ class Wire:
 
     def sibling(self) -> "Wire":
         """Another connection by the same recipe."""
-        return Wire(self._engine, timeout=self.timeout)
+        return Wire(self._engine, timeout=self.timeout, lock_seconds=self._lock_seconds)
 
     @property
     def is_open(self) -> bool:
@@ -235,7 +237,7 @@ class Wire:
 
     async def _set_limits(self, driver: Any) -> None:
         version = driver.get_server_version()[0] if self._asyncpg else driver.info.server_version // 10_000
-        limits = _limits(self.timeout, version)
+        limits = _limits(self.timeout, self._lock_seconds, version)
         if self.pooled:
             # The next transaction may run on another server connection.
             self._begin = "; set local ".join([_BEGIN, *(f"{name} = {value}" for name, value in limits.items())])

@@ -1,10 +1,11 @@
 """What the server refuses is parked, an outage is waited for, and neither is in the way of other outcomes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NoReturn
 
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox.events import table as told
@@ -208,3 +209,25 @@ class TestRefused:
         await rig.sql("alter table {d}_away rename to {d}")
         await rig.witness.wait(told.Died)
         assert len(rig.witness.of(told.Started)) == 1
+
+
+class TestLocked:
+    async def test_a_row_that_somebody_has_locked_holds_up_no_other_outcome(self, driver_rig: Rig) -> None:
+        rig = driver_rig
+        locked = asyncio.Event()
+
+        async def handle(claim: Claim) -> Outcome:
+            await locked.wait()
+            return DONE if claim.payload == b"good" else LATER
+
+        await rig.work(handle, max_workers=10, lease_ttl_seconds=3600.0)
+        await rig.put("held", "a", "b", "good")
+        await rig.witness.wait(told.Started, count=4)
+        async with rig.engine.begin() as connection:
+            await connection.execute(text(f"select 1 from {rig.table.name} where payload = 'held' for update"))
+            locked.set()
+            await rig.witness.wait(told.Retried, count=2, timeout=15)
+            await rig.witness.wait(told.Handled, timeout=15)
+            assert len(rig.witness.of(told.Retried)) == 2
+        await rig.witness.wait(told.Retried, count=3)
+        assert rig.witness.of(told.LeaseLost, told.OutcomeRefused) == []
