@@ -41,7 +41,25 @@ from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 
 class Outbox(Standing):
-    """An ordered log on PostgreSQL, with consumer groups."""
+    """An ordered log on PostgreSQL, with consumer groups.
+
+    session_pool: an AsyncEngine, or an async_sessionmaker that is bound to one; it stays yours.
+    outbox_table: the name of the log; the other tables are named after it.
+    offsets_table: another name for the table of positions than `…_offsets`.
+    batch_size: most messages of one read.
+    tables: tables from make_log_tables, instead of the names.
+    schema: the schema of the tables, without `tables`.
+    lease_ttl_seconds: how soon the slots of a killed process are taken over.
+    retry_strategy: when a failed message comes again; None is ten attempts within about nine minutes.
+    on_parked: whether the next messages of a parked one's URI go on ("skip") or wait ("hold_key").
+    max_deferred: so many messages may wait behind one of their URI; then its slot stops.
+    crash_limit: so many processes in a row may die with one message; then it is parked.
+    start: where a group begins that has never read: "earliest", "latest", or a time with a time zone.
+    strict_key_order: lock a message's URI until the commit, so that its publishers follow each other.
+    listen: hear other processes by LISTEN.
+    listen_dsn: another address for LISTEN, past a pooler.
+    events: an Events of your own; None makes one, and logs what is noteworthy.
+    """
 
     def __init__(
         self,
@@ -110,7 +128,12 @@ class Outbox(Standing):
     async def publish(
         self, session: AnySession, *messages: OutboxMessage, on_duplicate: OnDuplicate = "error"
     ) -> Token:
-        """Write messages in the session's transaction, with one statement; a token to wait by."""
+        """Write messages in the session's transaction, with one statement; a token to wait by.
+
+        session: whose transaction it belongs to: an AsyncSession or AsyncConnection, or a driver's connection.
+        messages: what to publish, in this order.
+        on_duplicate: what an event_id means that is in the log already: "error", or "ignore" to leave the message out.
+        """
         return await append(
             session,
             self.tables,
@@ -123,7 +146,12 @@ class Outbox(Standing):
     def publish_sync(
         self, session: AnySyncSession, *messages: OutboxMessage, on_duplicate: OnDuplicate = "error"
     ) -> Token:
-        """As `publish`, for a sync Session or Connection, with no event loop."""
+        """As `publish`, for a sync Session or Connection, with no event loop.
+
+        session: whose transaction it belongs to: a Session, a Connection, or a DB-API connection of psycopg.
+        messages: what to publish, in this order.
+        on_duplicate: what an event_id means that is in the log already: "error", or "ignore" to leave the message out.
+        """
         return append_sync(session, self.tables, messages, on_duplicate=on_duplicate, strict_key_order=self._strict)
 
     @overload
@@ -165,6 +193,14 @@ class Outbox(Standing):
         """Handle the next batch of a group, and give its slots back; what was done, true if anything.
 
         Does nothing while another process reads the group's slots.
+
+        subscriber: called with each message, and with the session of a transactional one; an error means: later again.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        worker_id: which static share of the slots this is, from 0 on.
+        num_workers: how many shares there are.
+        transactional: give the subscriber a session whose commit also moves the group on.
+        batch_size: most messages, instead of the outbox's own.
         """
         share = partition(*checked_share(worker_id, num_workers, "worker_id and num_workers"))
         reader = self._reader(consumer_group, uri, fixed=share)
@@ -224,6 +260,16 @@ class Outbox(Standing):
 
         Processes that call this with the same group share its slots by themselves. With `num_processes`
         the shares are fixed, as in `process_id * concurrency + local_id` of `num_processes * concurrency`.
+
+        subscriber: called with each message, and with the session of a transactional one; an error means: later again.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        process_id: which of the processes with fixed shares this is, from 0 on.
+        num_processes: how many of them there are; 1 is no fixed shares.
+        concurrency: how many messages are handled at the same time, each of another URI.
+        poll_interval: seconds between looks when nothing was heard of; not the latency.
+        stop_event: ends it when set; messages in hand are finished.
+        transactional: give the subscriber a session whose commit also moves the group on.
         """
         checked_share(process_id, num_processes, "process_id and num_processes")
         checked_share(0, concurrency, "concurrency")
@@ -248,7 +294,11 @@ class Outbox(Standing):
         return self.messages()
 
     async def messages(self, consumer_group: str = "", uri: str = "") -> AsyncIterator[OutboxMessage]:
-        """Messages of a group, for ever; each is handled when the next one is asked for."""
+        """Messages of a group, for ever; each is handled when the next one is asked for.
+
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         handed = deliveries(self._reader(consumer_group, uri), undecided=DONE)
         try:
             async for delivery in handed:
@@ -257,7 +307,11 @@ class Outbox(Standing):
             await handed.aclose()  # type: ignore[attr-defined]
 
     def deliveries(self, consumer_group: str = "", uri: str = "") -> AsyncIterator[Delivery]:
-        """Deliveries of a group, for ever: `async with delivery as message`, or ack, nack and park by hand."""
+        """Deliveries of a group, for ever: `async with delivery as message`, or ack, nack and park by hand.
+
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         return deliveries(self._reader(consumer_group, uri))
 
     def _reader(

@@ -56,7 +56,14 @@ class Parking:
         key: str | None = None,
         limit: int = 1000,
     ) -> Sequence[SetAside]:
-        """What is set aside, in the log's order; `state=None` is everything that waits."""
+        """What is set aside, in the log's order; `state=None` is everything that waits.
+
+        consumer_group: the group's name; None is all groups.
+        uri: what the group reads; None is whatever it reads.
+        state: "retry", "deferred" or "parked"; None is all of them.
+        key: only messages of this URI.
+        limit: most entries.
+        """
         if consumer_group is not None:
             await check_known(self._client.ask, consumer_group, uri, self._client.groups)
         values = {"group": consumer_group, "uri": uri, "state": state, "key": key, "limit": limit}
@@ -65,16 +72,31 @@ class Parking:
     async def retry(
         self, consumer_group: str, uri: str = "", *, positions: Sequence[int] | None = None
     ) -> Sequence[int]:
-        """Let parked messages run again: these, or all of the group; their positions."""
+        """Let parked messages run again: these, or all of the group; their positions.
+
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        positions: which; None is all that the group has parked.
+        """
         values = {"positions": None if positions is None else [*positions]}
         return await self._change("retry_aside", consumer_group, uri, values)
 
     async def resolve(self, consumer_group: str, *positions: int, uri: str = "") -> Sequence[int]:
-        """End parked messages that were dealt with by hand; their positions."""
+        """End parked messages that were dealt with by hand; their positions.
+
+        consumer_group: the group's name.
+        positions: which.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         return await self._change("drop_aside", consumer_group, uri, {"positions": [*positions], "any_state": False})
 
     async def skip(self, consumer_group: str, *positions: int, uri: str = "") -> Sequence[int]:
-        """End messages that wait, parked or not, without handling them; their positions."""
+        """End messages that wait, parked or not, without handling them; their positions.
+
+        consumer_group: the group's name.
+        positions: which.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         return await self._change("drop_aside", consumer_group, uri, {"positions": [*positions], "any_state": True})
 
     async def _change(self, name: str, group: str, uri: str, values: dict[str, Any]) -> Sequence[int]:

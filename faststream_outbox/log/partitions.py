@@ -70,7 +70,10 @@ class Partitions:
         return quoted(name, self._table.schema)
 
     async def ensure(self, ahead: int = 2) -> list[str]:
-        """Make the partition that the numbers are in, and so many more; the names of new ones."""
+        """Make the partition that the numbers are in, and so many more; the names of new ones.
+
+        ahead: how many more.
+        """
         made = []
         async with creating(self._engine, self._tables) as connection:
             drawn = (await connection.execute(text(f"select last_value from {self._sequence}"))).scalar_one()
@@ -98,6 +101,9 @@ class Partitions:
         """Drop partitions that every group heard of in that time has read, and that hold nothing young; their names.
 
         Does nothing while another process is about it.
+
+        older_than: how long messages stay at least.
+        group_expires_after: a group that was not heard of for so long holds nothing back any more.
         """
         dropped: list[str] = []
         async with self._engine.connect() as first, self._engine.connect() as second:

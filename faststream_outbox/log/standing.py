@@ -45,7 +45,12 @@ class Standing:
         return self.client.events
 
     async def get_position(self, session: AnySession, consumer_group: str = "", uri: str = "") -> tuple[int, int]:
-        """Transaction and offset of the last message before which the group has handled everything."""
+        """Transaction and offset of the last message before which the group has handled everything.
+
+        session: whose transaction it belongs to: an AsyncSession or AsyncConnection, or a driver's connection.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         return await (await Positions.through(self.tables, session)).get(group_of(consumer_group, uri))
 
     async def set_position(
@@ -56,7 +61,14 @@ class Standing:
         transaction_id: int = 0,
         offset: int = 0,
     ) -> None:
-        """Put a group behind the message at `offset`; with neither, at the beginning."""
+        """Put a group behind the message at `offset`; with neither, at the beginning.
+
+        session: whose transaction it belongs to: an AsyncSession or AsyncConnection, or a driver's connection.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        transaction_id: the first of what get_position gave; decides only where the message at `offset` is gone.
+        offset: the second: the position of the last message that is behind the group.
+        """
         group = group_of(consumer_group, uri)
         positions = await Positions.through(self.tables, session)
         meant = await near_miss(positions.fetch, group.name, group.uri, self.client.groups)
@@ -66,7 +78,12 @@ class Standing:
         await positions.set(group, transaction_id, offset)
 
     async def get_cursor(self, session: AnySession, consumer_group: str = "", uri: str = "") -> Cursor:
-        """The group's place in the log's own order."""
+        """The group's place in the log's own order.
+
+        session: whose transaction it belongs to: an AsyncSession or AsyncConnection, or a driver's connection.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         group = group_of(consumer_group, uri)
         positions = await Positions.through(self.tables, session)
         await check_known(positions.fetch, group.name, group.uri, self.client.groups)
@@ -75,7 +92,14 @@ class Standing:
     async def seek(
         self, session: AnySession, place: Place, consumer_group: str = "", uri: str = "", *, create: bool = False
     ) -> Cursor:
-        """Put a group to "earliest", "latest", a time, a cursor, or before the message with an event_id."""
+        """Put a group to "earliest", "latest", a time, a cursor, or before the message with an event_id.
+
+        session: whose transaction it belongs to: an AsyncSession or AsyncConnection, or a driver's connection.
+        place: "earliest", "latest", an aware datetime, a Cursor, or an event_id, which is then the next.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        create: make the group if nobody has heard of it, instead of raising `UnknownName`.
+        """
         group = group_of(consumer_group, uri)
         positions = await Positions.through(self.tables, session)
         if not create:
@@ -90,7 +114,13 @@ class Standing:
     async def wait_until_caught_up(
         self, token: Token, consumer_group: str = "", uri: str = "", *, timeout: float | None = 30.0
     ) -> None:
-        """Wait until a group has handled, or parked, what was published under the token and committed."""
+        """Wait until a group has handled, or parked, what was published under the token and committed.
+
+        token: what publish returned; its transaction is committed.
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        timeout: seconds until TimeoutError; None waits for ever.
+        """
         values = {**group_of(consumer_group, uri).values, "positions": list(token.positions)}
         sql = statements("position", self.client.names)["unread"]
         pause = 0.002
@@ -100,27 +130,42 @@ class Standing:
                 pause = min(0.1, pause * 1.5)
 
     async def lag(self, consumer_group: str | None = None, uri: str | None = None) -> list[Lag]:
-        """Messages and seconds that each span of slots is behind, of one group or of all."""
+        """Messages and seconds that each span of slots is behind, of one group or of all.
+
+        consumer_group: the group's name; None is all groups.
+        uri: what the group reads; None is whatever it reads.
+        """
         if consumer_group is not None:
             await check_known(self.client.ask, consumer_group, uri, self.client.groups)
         await self.client.sequencer.catch_up()
         return await lags(self.client.operator_wire, self.client.names, consumer_group, uri)
 
     async def lag_by_slot(self, consumer_group: str, uri: str = "") -> dict[int, tuple[int, float]]:
-        """Messages and seconds that each slot of a group is behind, where it is."""
+        """Messages and seconds that each slot of a group is behind, where it is.
+
+        consumer_group: the group's name.
+        uri: what the group reads: this URI and whatever lies below it; empty is everything.
+        """
         group = group_of(consumer_group, uri)
         await check_known(self.client.ask, group.name, group.uri, self.client.groups)
         await self.client.sequencer.catch_up()
         return await lags_by_slot(self.client.operator_wire, self.client.names, group)
 
     async def open_gaps(self, age: float = 1.0) -> list[dict[str, Any]]:
-        """Numbers that are drawn and not visible for so many seconds, with the sessions that may own them."""
+        """Numbers that are drawn and not visible for so many seconds, with the sessions that may own them.
+
+        age: seconds that they are open at least.
+        """
         return await self.client.sequencer.old_gaps(age)
 
     async def clean(
         self, *, older_than: timedelta = timedelta(days=7), group_expires_after: timedelta = timedelta(days=30)
     ) -> Cleaned:
-        """Delete what is older and read by every group that was heard of in that time."""
+        """Delete what is older and read by every group that was heard of in that time.
+
+        older_than: how long messages stay at least.
+        group_expires_after: a group that was not heard of for so long holds nothing back any more.
+        """
         return await clean(
             self.client.operator_wire,
             self.client.names,
@@ -131,5 +176,8 @@ class Standing:
         )
 
     def partitions(self, size: int = 1_000_000) -> Partitions:
-        """The parts of a log that was described with `partitioned=True`, each of so many positions."""
+        """The parts of a log that was described with `partitioned=True`, each of so many positions.
+
+        size: positions of each part; keep it.
+        """
         return Partitions(self.engine, self.tables, size)

@@ -111,12 +111,13 @@ def make_log_tables(
     *,
     partitioned: bool = False,
 ) -> LogTables:
-    """Describe the log's tables on `metadata`, under its schema and naming convention.
+    """Describe the log's tables on a MetaData, under its schema and naming convention.
 
-    `outbox_table` is the name of the log; the other tables are named after it. `offsets_table` names the one
-    of the groups' positions otherwise than `…_offsets`. `partitioned=True` makes the log a table partitioned
-    by position, whose old parts are dropped instead of deleted; an event_id is then unique within a partition
-    only.
+    metadata: the application's own.
+    outbox_table: the name of the log; the other tables are named after it.
+    offsets_table: another name for the table of positions than `…_offsets`.
+    partitioned: partition the log by position: old parts are dropped instead of deleted, and an event_id is unique
+        within a partition only.
     """
     check_metadata(metadata, "make_log_tables")
     name = checked_identifier(outbox_table, _LOG_SUFFIXES)

@@ -31,6 +31,9 @@ from faststream_outbox import (
     make_outbox_table,
 )
 from faststream_outbox.broker.testing import fake_session
+from faststream_outbox.log import Outbox, make_log_tables
+from faststream_outbox.log.parking import Parking
+from faststream_outbox.log.partitions import Partitions
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, Worker
 
 IN_TREE: list[Any] = [KafkaBroker, ConfluentBroker, NatsBroker, RabbitBroker, RedisBroker]
@@ -223,6 +226,14 @@ def test_router_of_earlier_releases_can_be_made() -> None:
     assert router in broker.routers
 
 
+OF_LOG = [
+    name
+    for name in dir(Outbox)
+    if not name.startswith("_") and inspect.isfunction(getattr(Outbox, name)) and _options(getattr(Outbox, name))
+]
+"""Methods of `Outbox` that take anything."""
+
+
 def _described(text: str) -> set[str]:
     """Names that a docstring explains: `name: …`, or several before one colon."""
     lines = (re.match(r"\s+([a-z_]+(?:, [a-z_]+)*): \S", line) for line in text.splitlines())
@@ -255,6 +266,11 @@ def _described(text: str) -> set[str]:
         *((getattr(DeadLetters, name),) * 2 for name in ("find", "groups", "count", "replay", "edit", "purge")),
         (make_outbox_table, make_outbox_table),
         (make_dlq_table, make_dlq_table),
+        (make_log_tables, make_log_tables),
+        (Outbox.__init__, Outbox),
+        *((getattr(Outbox, name),) * 2 for name in OF_LOG),
+        *((getattr(Parking, name),) * 2 for name in ("list", "retry", "resolve", "skip")),
+        *((getattr(Partitions, name),) * 2 for name in ("ensure", "drop")),
     ],
     ids=lambda value: getattr(value, "__qualname__", ""),
 )
