@@ -8,7 +8,7 @@ the broker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -29,7 +29,7 @@ from faststream_outbox.log.timeline import Timeline
 from faststream_outbox.outcomes.outcome import Dead, Outcome, Retry
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.service import Service
-from faststream_outbox.sql import statements
+from faststream_outbox.sql import Statement, statements
 from faststream_outbox.sql.isolation import Isolation
 from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup.hint import Hint
@@ -37,6 +37,8 @@ from faststream_outbox.wakeup.listener import Listener, listening
 
 logger = logging.getLogger("faststream_outbox")
 
+NARROW_SECONDS = 600.0
+"""How long fewer messages are read at once, after more of them did not come through in time."""
 CHANGED = "changed"
 """What is sent when members or waiting messages of a group have changed, in place of a tick."""
 LONGEST_NUMBER = 19
@@ -78,6 +80,8 @@ class LogClient:
         """Make what belongs to one event loop; in another one it is made anew."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ticker = Ticker(self.sequencer, self.timeline, self._wake, self.events)
+        self._narrow = 1
+        self._narrowed_at = float("-inf")
         self._readers: list[Reader] = []
         self.ending: set[asyncio.Task[None]] = set()
         """Workers that are on their way out."""
@@ -166,6 +170,26 @@ class LogClient:
         await self.sequencer.catch_up()
         rows = await self.wire.fetch(statements("position", self.names)["last_place"], {})
         return Cursor(*rows[0]) if rows else BEGINNING
+
+    async def read(self, statement: Statement, values: Mapping[str, Any]) -> tuple[Sequence[Any], int]:
+        """Messages, and how many were asked for, of how many keys: half as many while they do not come through in time.
+
+        Large ones on a slow line would else be asked for in vain for ever. For some time no more are asked for.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            narrow = self._narrow if loop.time() - self._narrowed_at < NARROW_SECONDS else None
+            limit: int = values["limit"] if narrow is None else min(values["limit"], narrow)
+            asked = {**values, "limit": limit}
+            if "keys" in asked:
+                asked["keys"] = asked["keys"][:limit]
+            try:
+                return await self.wire.fetch(statement, asked), limit
+            except TimeoutError as error:
+                if limit == 1:
+                    raise
+                self._narrow, self._narrowed_at = limit // 2, loop.time()
+                self.events.emit(told.ConnectionLost("reading", error))
 
     async def call(self) -> None:
         """Tell readers, here and in other processes, that members or waiting messages have changed."""

@@ -99,9 +99,9 @@ class Reader(Settling):
 
     async def _due_batch(self, keys: list[str], size: int) -> Batch | None:
         values = {**self.group.values, "keys": keys[:size], "limit": size, "hold": self.blocked.hold}
-        rows = await self.client.wire.fetch(self._asides["fetch_aside"], values)
+        rows, asked = await self.client.read(self._asides["fetch_aside"], values)
         ready = list(_in_turn(rows))[:size]
-        empty = set(keys[:size]) - {row[2] for row in rows}
+        empty = set(keys[:asked]) - {row[2] for row in rows}
         if empty:
             # An operator has ended them, or retention deleted their messages while the group was away.
             await self._give_up(sorted(empty))
@@ -154,8 +154,8 @@ class Reader(Settling):
                 "prefix": prefix_of(self.group.uri),
                 "limit": size,
             }
-            rows = await wire.fetch(self._log["fetch"], values)
-            end = Cursor(rows[-1][0], rows[-1][1]) if len(rows) == size else found.end
+            rows, asked = await self.client.read(self._log["fetch"], values)
+            end = Cursor(rows[-1][0], rows[-1][1]) if len(rows) == asked else found.end
             if rows:
                 # A window as wide as it takes to fill a batch, as far as the last one can tell.
                 self._wide = max(1, self._wide // 2) if len(rows) > size // 2 else self._wide
