@@ -92,6 +92,9 @@ def _wake(
         return []
     hints = hints_of(rows, ids)
     if wakeups.mode == "in_transaction":
+        if opened.session is not None and not opened.is_autocommit:
+            # Nobody is to be told; but a session that forgets its commit is noticed.
+            tell_after_commit(opened.session, _nobody, hints)
         return _in_transaction(wakeups, hints)
     if opened.is_autocommit:
         for hint in hints:
@@ -99,6 +102,9 @@ def _wake(
     elif opened.session is not None:
         tell_after_commit(opened.session, wakeups.tell, hints)
     return []
+
+
+def _nobody(_: Hint) -> None: ...
 
 
 def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, str]]:

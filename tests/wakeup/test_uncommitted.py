@@ -51,6 +51,20 @@ async def test_session_that_is_left_without_a_commit(
     assert (warning.filename, warning.lineno) == (__file__, line_of(forget, "# here"))
 
 
+async def test_notify_in_the_transaction_makes_no_difference(
+    driver_engine: AsyncEngine, table: Table, caught: list[warnings.WarningMessage]
+) -> None:
+    ear: Any = Ear()
+    ear.mode = "in_transaction"
+    async with AsyncSession(driver_engine) as session:
+        await publish(session, table, MESSAGE, wakeups=ear)
+        await session.commit()
+    assert (ours(caught), ear.told) == ([], [])
+    async with AsyncSession(driver_engine) as session:
+        await publish(session, table, MESSAGE, wakeups=ear)
+    assert len(ours(caught)) == 1
+
+
 async def test_session_of_a_dependency(
     driver_engine: AsyncEngine, table: Table, caught: list[warnings.WarningMessage]
 ) -> None:
