@@ -101,7 +101,7 @@ class FakeOutboxClient(OutboxClient):
         """Claim a row, due or not."""
         token = uuid4()
         self.tables.lease(row, token)
-        return Claim(row.claimed(self.tables.now(), more=False), token, worker, clock.now())
+        return Claim(row.claimed(self.tables.now()), token, worker, clock.now())
 
     async def control(self, name: str, values: dict[str, Any]) -> Rows:
         """Answer an operator."""

@@ -45,9 +45,9 @@ class MemoryRow:
     priority: int = 0
     message_id: UUID = field(default_factory=uuid4)
 
-    def claimed(self, now: datetime, *, more: bool) -> Row:
+    def claimed(self, now: datetime, *, next_id: int | None = None) -> Row:
         """The columns that a claim returns."""
-        return (*self.columns()[:10], self.timer_id, self.key, self.priority, self.message_id, now, more)
+        return (*self.columns()[:10], self.timer_id, self.key, self.priority, self.message_id, now, next_id)
 
     def columns(self) -> Sequence[Any]:
         """The columns that a look returns."""

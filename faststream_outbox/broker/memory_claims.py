@@ -24,7 +24,7 @@ class ClaimableTables(MemoryTables):
             taken += [row for row in free if row not in taken][:quota]
         for row in taken:
             self._claimed(row, values)
-        return [row.claimed(now, more=False) for row in taken] or [(*(None,) * 14, now, False)]
+        return [row.claimed(now) for row in taken] or [(*(None,) * 14, now, None)]
 
     def _is_free(self, row: MemoryRow, values: Mapping[str, Any], ttl: float, now: datetime) -> bool:
         return row.is_free(now, ttl) or row.acquired_token in values["unheard"]
@@ -40,7 +40,7 @@ class ClaimableTables(MemoryTables):
                 is_due = row.next_attempt_at <= now and not self._is_paused(queue)
                 if row.id == number and is_due and self._is_free(row, values, ttl, now):
                     self._claimed(row, values)
-                    yield row.claimed(now, more=False)
+                    yield row.claimed(now)
 
     def _claimable(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         asked = zip(
@@ -110,7 +110,7 @@ class ClaimableTables(MemoryTables):
                 ready.append(row)
             for row in ready:
                 self._claimed(row, values)
-                yield row.claimed(now, more=len(active) > run)
+                yield row.claimed(now, next_id=active[run].id if len(active) > run else None)
 
     def _find_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for queue, priority, floor_at, floor_id, quota in zip(

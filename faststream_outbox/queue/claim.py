@@ -49,7 +49,7 @@ class Claim:
         self.queue: str = row[1]
         self.key: str | None = row[11]
         self.priority: int = row[12]
-        self.has_more: bool = row[15]
+        self.has_more: bool = row[15] is not None
         self.acquired_token = token
         self.worker = worker
         self.renewed_at = claimed_at

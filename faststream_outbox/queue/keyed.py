@@ -39,19 +39,19 @@ class KeyedClaims:
         for worker, intake in open_.items():
             if intake.suspects and (self._is_lone_turn or not intake.keys):
                 key = next(iter(intake.suspects))
-                await self._claim_keys(open_, {key: (worker, 1, intake.suspects[key])}, [False])
+                await self._claim_keys(open_, {key: (worker, 1, intake.suspects[key])}, [None])
                 return True
         wanted: Wanted = {}
-        continued: list[bool] = []
+        nexts: list[int | None] = []
         for worker, intake in open_.items():
             room = min(worker.room, self._most)
             if keys := intake.keys.take(room):
                 run = max(1, min(room // len(keys), worker.longest_run))
                 new = [key for key in keys if key not in wanted]
                 wanted |= {key: (worker, run, keys[key]) for key in new}
-                continued += [intake.keys.continues(key) for key in new]
+                nexts += [intake.keys.next_of(key) for key in new]
         if wanted:
-            await self._claim_keys(open_, wanted, continued)
+            await self._claim_keys(open_, wanted, nexts)
         return bool(wanted)
 
     async def find(self, open_: Open, now: float) -> bool:
@@ -64,14 +64,14 @@ class KeyedClaims:
                 return True
         return False
 
-    async def _claim_keys(self, open_: Open, wanted: Wanted, continued: list[bool]) -> None:
+    async def _claim_keys(self, open_: Open, wanted: Wanted, nexts: list[int | None]) -> None:
         token = uuid4()
         values = {
             "queues": [queue for queue, _ in wanted],
             "keys": [key for _, key in wanted],
             "runs": [run for _, run, _ in wanted.values()],
             "ttls": [worker.options.lease_ttl_seconds for worker, *_ in wanted.values()],
-            "continued": continued,
+            "nexts": nexts,
             "held_by_dead": [worker.options.on_dead == "block" for worker, *_ in wanted.values()],
             "token": token,
         }
@@ -95,7 +95,7 @@ class KeyedClaims:
             open_[worker].decided(key)
             if claimed:
                 claimed.sort(key=_id_order)
-                open_[worker].keys.hold(key, len(claimed))
+                open_[worker].keys.hold(key, len(claimed), claimed[0][15])
                 self._told(worker, key[0], len(claimed))
                 worker.receive_run([Claim(row, token, worker, self._asking.sent_at) for row in claimed])
 

@@ -15,14 +15,14 @@ NEVER = float("-inf")
 class KeyRing:
     """The line of keys, by priority."""
 
-    __slots__ = ("_again", "_continued", "_in_hand", "_line", "_places", "_turn")
+    __slots__ = ("_again", "_in_hand", "_line", "_next", "_places", "_turn")
 
     def __init__(self) -> None:
         self._line: dict[int, dict[Key, None]] = {}
         self._places: dict[Key, int] = {}
         self._in_hand: dict[Key, int] = {}
         self._again: dict[Key, int] = {}
-        self._continued: set[Key] = set()
+        self._next: dict[Key, int] = {}
         self._turn = 0
 
     def __len__(self) -> int:
@@ -57,9 +57,13 @@ class KeyRing:
             taken[key] = priority
         return taken
 
-    def hold(self, key: Key, messages: int) -> None:
-        """A run of so many messages of the key is in hand."""
+    def hold(self, key: Key, messages: int, next_id: int | None = None) -> None:
+        """A run of so many messages of the key is in hand, and this is the id of the next one, if there is one."""
         self._in_hand[key] = self._in_hand.get(key, 0) + messages
+        if next_id is None:
+            self._next.pop(key, None)
+        else:
+            self._next[key] = next_id
 
     def is_held(self, key: Key) -> bool:
         """Whether messages of the key are in hand."""
@@ -76,14 +80,11 @@ class KeyRing:
         self._in_hand.pop(key, None)
         again = self._again.pop(key, None)
         if again is None:
+            self._next.pop(key, None)
             return False
         self.found(key, again)
-        self._continued.add(key)
         return True
 
-    def continues(self, key: Key) -> bool:
-        """Whether a key just taken was last in our own hand."""
-        if key in self._continued:
-            self._continued.discard(key)
-            return True
-        return False
+    def next_of(self, key: Key) -> int | None:
+        """The message that stood behind the last run of a key just taken, if that run was in our hand."""
+        return self._next.pop(key, None)

@@ -37,7 +37,7 @@ with lane as materialized (
                   then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
               o.timer_id, o.key, o.priority, o.message_id
 )
-select t.*, now(), false
+select t.*, now(), null::bigint
 from (values (1)) as always (one)
 left join taken t on true
 
@@ -71,7 +71,7 @@ with picked as materialized (
                   then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
               o.timer_id, o.key, o.priority, o.message_id
 )
-select t.*, now(), false
+select t.*, now(), null::bigint
 from taken t
 
 -- name: claimable
@@ -124,18 +124,18 @@ where o.id = :id
 returning o.id
 
 -- name: claim_keys
--- Leases, for each key, the run of its first due messages, if nobody holds any message near its head.
+-- Leases, for each key, the run of its first due messages, if nobody holds any message of it.
 with wanted as materialized (
     select w.*
     from unnest(:queues::text[], :keys::text[], :runs::int[], :ttls::float8[], :held_by_dead::boolean[],
-                :continued::boolean[])
-         with ordinality as w (queue, key, run, ttl, held_by_dead, continued, n)
+                :nexts::bigint[])
+         with ordinality as w (queue, key, run, ttl, held_by_dead, next, n)
     where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = w.queue)
       /*if dead*/
       and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
       /*end*/
 ), head as materialized (
-    select w.n, w.queue, w.key, m.places, m.tokens, m.ids, cardinality(m.ids) > w.run as more,
+    select w.n, w.queue, w.key, m.places, m.tokens, m.ids, m.ids[w.run + 1] as next,
            least(w.run, coalesce(array_position(m.due, false) - 1, cardinality(m.ids))) as length
     from wanted w
     cross join lateral (
@@ -153,20 +153,27 @@ with wanted as materialized (
         ) h
     ) m
     where m.is_free and m.due[1]
-      -- Lower ids may have appeared below a message in hand: look for a lease in all of the key, unless we held it last.
-      and (w.continued or cardinality(m.ids) < w.run + 8 or not exists (
+      -- Lower ids may have appeared below a message in hand: look for a lease in the rest of the key. Whoever takes a
+      -- key takes its first messages: where the one stands that was next after our own last run, nobody has any above.
+      and (cardinality(m.ids) < w.run + 8 or not exists (
           select from (
               -- Ordered, so that no plan walks other keys for it.
               select x.acquired_at, x.acquired_token
               from {table} x
               where x.queue = w.queue and x.key = w.key and x.id > m.ids[cardinality(m.ids)]
+                and x.id <= coalesce((
+                    -- By the primary key, whatever else an index offers.
+                    select t.id
+                    from (select * from {table} s where s.id = w.next offset 0) t
+                    where t.queue = w.queue and t.key = w.key and t.acquired_token is null and t.timer_id is null
+                ), 9223372036854775807)
               order by x.queue, x.key, x.id
               offset 0
           ) y
           where y.acquired_at >= now() - make_interval(secs => w.ttl) and y.acquired_token <> all (:unheard::uuid[])
       ))
 ), run as materialized (
-    select h.n, h.length, h.more, u.place, u.token, u.id
+    select h.n, h.length, h.next, u.place, u.token, u.id
     from head h
     cross join lateral unnest(h.places[1:h.length], h.tokens[1:h.length], h.ids[1:h.length]) as u (place, token, id)
 ), taken_beyond as materialized (
@@ -180,7 +187,7 @@ with wanted as materialized (
           for key share skip locked
       )
 ), locked as materialized (
-    select r.n, r.place, r.id, r.length, r.more, count(*) over (partition by r.n) as held
+    select r.n, r.place, r.id, r.length, r.next, count(*) over (partition by r.n) as held
     from run r
     cross join lateral (
         select from {table} o
@@ -188,7 +195,7 @@ with wanted as materialized (
         for update skip locked
     ) l
 ), won as materialized (
-    select l.n, l.place, l.id, l.more
+    select l.n, l.place, l.id, l.next
     from locked l
     where l.held = l.length and l.n <> all (array(select n from taken_beyond))
 ), taken as (
@@ -206,7 +213,10 @@ with wanted as materialized (
               case when o.last_attempt_at is not null
                   then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
               o.timer_id, o.key, o.priority, o.message_id,
-              o.acquired_at, o.id = any (array(select id from won where more))
+              o.acquired_at,
+              (array(select w.next from won w order by w.id))[
+                  array_position(array(select w.id from won w order by w.id), o.id)
+              ]
 )
 select t.* from taken t
 union all

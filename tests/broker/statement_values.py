@@ -61,7 +61,7 @@ def keys(*names: str, token: UUID = TOKEN, run: int = 2, held_by_dead: bool = Fa
         "runs": [run] * many,
         "ttls": [TTL] * many,
         "held_by_dead": [held_by_dead] * many,
-        "continued": [False] * many,
+        "nexts": [None] * many,
         "token": token,
         "unheard": [],
     }

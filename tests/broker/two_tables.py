@@ -22,7 +22,10 @@ FILES = {
     "publish": (
         "publish_one", "publish_many", "publish_timers", "cancel_timer", "unprocessed", "unprocessed_of_queue",
     ),
-    "claim": ("claim", "claim_keys", "find_keys", "walk_keys", "survey", "next_due"),
+    "claim": (
+        "claim", "claim_found", "claimable", "claim_keys", "find_keys", "walk_keys", "head_of_key", "exists",
+        "set_apart", "survey", "next_due",
+    ),
     "settle": (
         "settle_done", "settle_retry", "settle_release", "settle_dead", "settle_parked", "renew", "remains",
         "lock",
@@ -32,11 +35,11 @@ FILES = {
 FILE_OF = {name: file for file, names in FILES.items() for name in names}
 
 # Where ids stand in the rows of a statement, where headers do, and whether the order of its rows means something.
-IDS = {"find_keys": 4} | dict.fromkeys(
+IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys(
     ("survey", "walk_keys", "next_due", "paused", "pause", "resume", "queues", "known_queue")
 )
 ORDERED = {"publish_one", "publish_many", "unprocessed", "unprocessed_of_queue", "find_keys", "walk_keys", "paused"}
-HEADERS = {"claim", "claim_keys", "unprocessed", "unprocessed_of_queue"}
+HEADERS = {"claim", "claim_found", "claim_keys", "unprocessed", "unprocessed_of_queue"}
 ENDLESS = datetime(9998, 1, 1, tzinfo=UTC)
 TOLERANCE = 3.0
 
@@ -111,7 +114,9 @@ class Two:
             given["ids"] = [ids.get(number, -number) for number in given["ids"]]
         if isinstance(given.get("due_at"), float):
             given["due_at"] = now + timedelta(seconds=given["due_at"])
-        for several in ("due_ats", "floor_ats"):
+        if "id" in given:
+            given["id"] = ids.get(given["id"], -given["id"])
+        for several in ("due_ats", "floor_ats", "from_ats", "to_ats"):
             if several in given:
                 given[several] = [None if at is None else now + timedelta(seconds=at) for at in given[several]]
         return given
@@ -131,6 +136,8 @@ class Two:
                 one[place] = numbers[one[place]]
             if name in HEADERS and one[3] is not None:
                 one[3] = json.loads(one[3])
+            if name == "claim_keys" and one[15] is not None:
+                one[15] = numbers[one[15]]
             if name == "next_due":
                 one[3] = Moment(one[3])
             if name in ("pause", "resume"):

@@ -52,10 +52,10 @@ def put(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-def claim(connection: psycopg.Connection[Any], table: Table) -> list[int | None]:
+def claim(connection: psycopg.Connection[Any], table: Table, next_id: int | None = None) -> list[int | None]:
     """A claim of the key as a worker sends it, in a transaction that stays open; None is a key in dispute."""
     statement = statements("claim", Names.of(table))["claim_keys"]
-    key = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "continued": [False]}
+    key = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "nexts": [next_id]}
     values = key | {"token": uuid4(), "unheard": []}
     return [row[0] for row in connection.execute(statement.pyformat, values).fetchall()]
 
@@ -108,3 +108,29 @@ async def test_messages_that_fall_due_below_the_one_in_hand_wait_for_it(
     await eventually(lambda: scene.left() == 0, message="all are handled")
     await asyncio.gather(*(worker.stop() for worker in workers))
     assert seen == [b"first"]
+
+
+@pytest.mark.parametrize("is_last_next", [True, False], ids=["still behind our last run", "gone"])
+def test_many_lower_ids_do_not_hide_what_another_process_holds(
+    connections: list[psycopg.Connection[Any]], table: Table, *, is_last_next: bool
+) -> None:
+    """We held the key last; then another process took it, and many messages appeared below what it holds."""
+    late, other, ours = connections
+    lower = [put(late) for _ in range(5 * LATE)]
+    first, second, *_ = [put(other) for _ in range(4)]
+    other.commit()
+    (held,) = claim(other, table)
+    other.commit()
+    late.commit()
+    assert (held, first > lower[-1]) == (first, True)
+    # What stood behind our last run: a message that is still there, or one that the other process has taken.
+    assert claim(ours, table, next_id=second if is_last_next else first) == []
+
+
+def test_a_key_that_we_held_last_is_not_read_to_its_end(
+    connections: list[psycopg.Connection[Any]], table: Table
+) -> None:
+    publisher, ours, _ = connections
+    first, second, *_ = [put(publisher) for _ in range(4)]
+    publisher.commit()
+    assert claim(ours, table, next_id=second) == [first]

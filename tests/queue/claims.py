@@ -15,6 +15,6 @@ def claim_of(*, deliveries: int = 1, attempts: int = 0, claimed_at: float = 0.0,
     worker = cast("Worker", SimpleNamespace(options=WorkerOptions(**options)))
     row = (
         *(1, "orders", b"body", '{"a": 1}', attempts, deliveries, NOW, NOW, None, None, None),
-        *("key", 3, uuid4(), NOW, True),
+        *("key", 3, uuid4(), NOW, 2),
     )
     return Claim(row, uuid4(), worker, claimed_at)

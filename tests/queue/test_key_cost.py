@@ -34,7 +34,7 @@ FIND: Mapping[str, Any] = {
 WALK: Mapping[str, Any] = {"queue": "orders", "after": "", "keys": 500, "ttl": 60.0, "unheard": []}
 
 
-def claiming(keys: int, *, continued: bool) -> Mapping[str, Any]:
+def claiming(keys: int, nexts: list[int] | None) -> Mapping[str, Any]:
     return {
         "queues": ["orders"] * keys,
         "keys": [f"k{number}" for number in range(1, keys + 1)],
@@ -45,14 +45,15 @@ def claiming(keys: int, *, continued: bool) -> Mapping[str, Any]:
             "token": str(uuid4()),
             "unheard": [],
         },
-        "continued": [continued] * keys,
+        "nexts": nexts or [None] * keys,
     }
 
 
 async def costs(rig: Rig, *, continued: bool = True) -> dict[str, Cost]:
     """Each statement in a transaction that is rolled back; a hundred keys are claimed, held before or not."""
     found: dict[str, Cost] = {}
-    claim = claiming(100, continued=continued)
+    second = "select (array_agg(id order by id))[2] as id from {t} group by key order by substr(key, 2)::int"
+    claim = claiming(100, [row["id"] for row in (await rig.sql(second))[:100]] if continued else None)
     for name, values in (("find_keys", FIND), ("walk_keys", WALK), ("claim_keys", claim)):
         async with rig.engine.connect() as connection:
             found[name] = await rig.explain("claim", name, values, connection)

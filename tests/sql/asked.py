@@ -55,14 +55,14 @@ def _settled(state: State) -> dict[str, Any]:
     return {"ids": ids, "tokens": [TOKEN] * len(ids)}
 
 
-def _runs(*, continued: bool) -> dict[str, Any]:
+def _runs(nexts: list[int | None]) -> dict[str, Any]:
     return {
         "queues": ["ledger"] * RUNS,
         "keys": [f"k{number:04}" for number in range(RUNS)],
         "runs": [RUN] * RUNS,
         "ttls": [TTL] * RUNS,
         "held_by_dead": [True] * RUNS,
-        "continued": [continued] * RUNS,
+        "nexts": nexts,
         "token": uuid4(),
         "unheard": [],
     }
@@ -78,8 +78,8 @@ def questions(state: State) -> Iterator[Question]:
     strays = {"ids": state.ids_held(BATCH), "queues": ["held"] * BATCH, "ttls": [0.0] * BATCH}
     found = _indexes(state, "pkey", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_found", strays | {"token": uuid4(), "unheard": []}, found, BATCH)
-    by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
-    yield Question("claim", "claim_keys", _runs(continued=True), by_key, RUNS * (RUN + LOOK_AHEAD))
+    by_key = _indexes(state, "key_idx", "pkey", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim_keys", _runs(state.next_of_keys(RUN)), by_key, RUNS * (RUN + LOOK_AHEAD))
     place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0]}
     yield Question("claim", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
     due = {"queues": ["orders", "ledger", "timers"], "priorities": [0] * 3, "keyed": [False, True, False]}
@@ -104,8 +104,8 @@ def rounds(state: State) -> Iterator[Question]:
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim", lanes(BEGINNING), claim, BATCH)
     # A key that this process did not hold last is searched for a lease of somebody else's.
-    by_key = _indexes(state, "key_idx", "timer_id_uq", "Tid Scan")
-    yield Question("claim", "claim_keys", _runs(continued=False), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
+    by_key = _indexes(state, "key_idx", "pkey", "timer_id_uq", "Tid Scan")
+    yield Question("claim", "claim_keys", _runs([None] * RUNS), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
     walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL, "unheard": []}
     yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
     below = {

@@ -62,6 +62,12 @@ class State:
         self.fill(2 * unit, "'other' || n % 50", next_attempt_at=_LATER)
         self.fill(depth * KEYS, "'ledger'", key=_KEY)
 
+    def next_of_keys(self, run: int) -> list[int | None]:
+        """For each of the first keys, the id of the message that stands behind so many."""
+        nth = f"(array_agg(id order by id))[{run + 1}]"
+        rows = self.execute(f"select {nth} from {{t}} where queue = 'ledger' group by key order by key")
+        return [row[0] for row in rows.fetchall()[:20]]
+
     def ids_held(self, count: int) -> list[int]:
         """Ids of leased rows, scattered over the table."""
         rows = self.execute(f"select id from {{t}} where queue = 'held' order by hashint8(id) limit {count}")
