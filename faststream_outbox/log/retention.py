@@ -9,7 +9,6 @@ each of them, under a lock that keeps groups where they are. Called by `Outbox.c
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from faststream_outbox.errors import InvalidOption
@@ -64,15 +63,23 @@ async def clean(
 async def _delete(wire: Wire, sql: Statements, values: Mapping[str, Any]) -> tuple[int, int]:
     """Delete slice by slice: how many messages went, and from where on they must stay."""
     lock, delete = sql["lock_retention"], sql["delete_slice"]
-    deleted, after = 0, -1
+    deleted, after, limit = 0, -1, SLICE
 
-    async def slice_after(place: int) -> Sequence[Row]:
-        results = await wire.fetch_each([(lock, {}), (delete, {**values, "limit": SLICE, "after": place})])
+    async def next_slice() -> Sequence[Row]:
+        nonlocal limit
+        try:
+            results = await wire.fetch_each([(lock, {}), (delete, {**values, "limit": limit, "after": after})])
+        except TimeoutError:
+            if limit == 1:
+                raise
+            # Large messages take long: so many would never go.
+            limit //= 2
+            return []
         return results[1] if len(results) > 1 else []
 
     while True:
-        gone, old, last, floor = (await undisturbed(partial(slice_after, after)))[0]
+        gone, old, last, floor = (await undisturbed(next_slice))[0]
         deleted += gone
-        if old < SLICE:
+        if old < limit:
             return deleted, floor or 0
         after = last

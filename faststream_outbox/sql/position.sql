@@ -164,7 +164,7 @@ left join {aside} a
   on a.consumer_group = :group::text and a.uri = :uri::text and a.position = l.position and a.state <> 'parked'
 left join {head} h on h.one
 where a.position is not null or o.lo is null
-   or (t.tick is null and (l.position > h.high or exists (
+   or (t.tick is null and (l.position > coalesce(h.high, 0) or exists (
            select from {gaps} g where l.position between g.lo and g.hi)))
    or (t.tick, l.position) > (o.tick, o.position)
 

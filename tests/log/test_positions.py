@@ -257,6 +257,13 @@ async def test_waiting_ends_when_the_group_has_handled_what_was_published(rig: L
     await rig.outbox.wait_until_caught_up(token, "g", timeout=30)
 
 
+async def test_waiting_does_not_end_before_anybody_has_sequenced_anything(rig: LogRig) -> None:
+    await put_at(rig, "earliest")
+    token = await rig.put("k", 1)
+    with pytest.raises(TimeoutError):
+        await rig.outbox.wait_until_caught_up(token, "g", timeout=0.1)
+
+
 async def test_waiting_does_not_end_while_a_message_is_to_be_tried_again(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01))
     token = await rig.put("k", 1)

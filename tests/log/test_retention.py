@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import MetaData
@@ -13,6 +14,7 @@ from faststream_outbox.events import table as told
 from faststream_outbox.log import Outbox, OutboxMessage, SequenceBehind, make_log_tables, retention
 from faststream_outbox.log.slots import slot_of
 from faststream_outbox.outcomes.retry import NoRetry
+from faststream_outbox.sql.wire import Wire
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 
@@ -147,6 +149,26 @@ async def test_deletes_in_slices(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -
     await rig.put("k", "last")
     await delivered(rig.outbox, "g")
     assert (await rig.outbox.clean(older_than=NOW)).messages >= 95
+
+
+async def test_slice_that_takes_too_long_is_tried_with_half_as_many(
+    rig: LogRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.put("k", *range(30))
+    await delivered(rig.outbox, "g")
+    fetch_each, limits = Wire.fetch_each, list[int]()
+
+    async def slowly(wire: Wire, steps: Any, **options: Any) -> Any:
+        limit = steps[-1][1].get("limit", 0) if steps[-1][0].name == "delete_slice" else 0
+        limits.append(limit)
+        if limit > 5:
+            raise TimeoutError
+        return await fetch_each(wire, steps, **options)
+
+    monkeypatch.setattr(retention, "SLICE", 20)
+    monkeypatch.setattr(Wire, "fetch_each", slowly)
+    assert (await rig.outbox.clean(older_than=NOW)).messages >= 29
+    assert [limit for limit in limits if limit][:4] == [20, 10, 5, 5]
 
 
 async def test_ticks_go_with_their_messages(rig: LogRig) -> None:
