@@ -1,6 +1,6 @@
 """Groups that somebody has heard of: a name that is none of them is more often a slip of the hand than a new group.
 
-A group is known if it has a place in the log, or something set aside, or a reader in this process. Used by
+A group is known if it has a place in the log, a member, something set aside, or a reader in this process. Used by
 whatever operators ask about a group, through their session or the log's own connection.
 """
 

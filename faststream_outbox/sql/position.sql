@@ -22,16 +22,22 @@ cross join lateral (
 ) m
 
 -- name: known_group
--- Whether a group has a place in the log, or something set aside; without a uri, whatever it reads.
+-- Whether a group has a place in the log, a member, or something set aside; without a uri, whatever it reads.
 select 1
 where exists (select from {offsets} o
               where o.consumer_group = :group::text and (:uri::text is null or o.uri = :uri::text))
+   or exists (select from {members} m
+              where m.consumer_group = :group::text and (:uri::text is null or m.uri = :uri::text))
    or exists (select from {aside} a
               where a.consumer_group = :group::text and (:uri::text is null or a.uri = :uri::text))
 
 -- name: groups
--- Groups that have a place in the log, and what they read.
-select distinct o.consumer_group, o.uri from {offsets} o order by 1, 2 limit :limit::int
+-- Groups that have a place in the log or a member, and what they read.
+select o.consumer_group, o.uri from {offsets} o
+union
+select m.consumer_group, m.uri from {members} m
+order by 1, 2
+limit :limit::int
 
 -- name: place_of
 -- The tick of a position; nothing while it is not sequenced.

@@ -98,6 +98,14 @@ async def test_group_of_a_reader_that_has_just_started_is_known(read: LogRig) ->
     await read.outbox.client.detach(reader)
 
 
+async def test_group_whose_members_in_another_process_have_no_slots_yet_is_known(read: LogRig) -> None:
+    reader = await read.reader("young", "orders")
+    await reader.enter()
+    assert await read.outbox.lag("young", "orders") == []
+    with pytest.raises(UnknownName, match="'young'"):
+        await ask(read, "seek", "yung", "orders")
+
+
 async def test_position_of_a_group_that_never_read_can_be_set_and_a_near_miss_is_warned_of(read: LogRig) -> None:
     async with AsyncSession(read.engine) as session, session.begin():
         await read.outbox.set_position(session, "projection")
