@@ -22,26 +22,35 @@ def pause_after(failures: int) -> float:
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
 
 
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+async def unbroken(work: Coroutine[Any, Any, T], again: Callable[[], Coroutine[Any, Any, T]] | None = None) -> T:
     """Let work come to its end although this task is cancelled meanwhile; the cancellation is raised afterwards.
 
     After a cancellation it has `PATIENCE` left: a server that does not answer must not stop anybody from stopping.
+    The end of the event loop cancels the work itself: then it is done `again`, where that does no harm.
     """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError as cancelled:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + PATIENCE
-        while not task.done() and (left := until - loop.time()) > 0:
-            try:
-                await asyncio.wait([task], timeout=left)
-            except asyncio.CancelledError:
-                continue
+        until = asyncio.get_running_loop().time() + PATIENCE
+        await _ended(task, until)
+        if task.cancelled() and again is not None:
+            task = asyncio.ensure_future(again())
+            await _ended(task, until)
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
         raise cancelled from (None if task.cancelled() else task.exception())
+
+
+async def _ended(task: asyncio.Task[Any], until: float) -> None:
+    """Wait for a task until that time, however often this one is cancelled meanwhile."""
+    loop = asyncio.get_running_loop()
+    while not task.done() and (left := until - loop.time()) > 0:
+        try:
+            await asyncio.wait([task], timeout=left)
+        except asyncio.CancelledError:
+            continue
 
 
 class Service:

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from time import perf_counter
 
 from sqlalchemy.exc import DBAPIError
@@ -342,7 +343,7 @@ class Handling:
 
     async def write(self) -> None:
         """Write how far the batch has come, whatever is cancelled meanwhile."""
-        await unbroken(self._write())
+        await unbroken(self._write(), self._write)
 
     async def _write(self) -> None:
         if self.reached is not None:
@@ -352,7 +353,8 @@ class Handling:
 
     async def finish(self, *, is_whole: bool, release: bool) -> None:
         """Write how far the batch came, whatever is cancelled meanwhile: what is done must not come again."""
-        await unbroken(self._finish(is_whole=is_whole, release=release))
+        finish = partial(self._finish, is_whole=is_whole, release=release)
+        await unbroken(finish(), finish)
 
     async def _finish(self, *, is_whole: bool, release: bool) -> None:
         reader, batch = self.reader, self.batch

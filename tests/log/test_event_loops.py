@@ -125,3 +125,39 @@ def test_topics_of_a_broker_are_read_in_each(loose_engine: AsyncEngine, metadata
 
         run(scene)
     assert sorted(set(seen)) == list(range(LOOPS * MESSAGES))
+
+
+def test_handled_messages_do_not_come_again_where_the_program_ends_while_they_are_settled(
+    loose_engine: AsyncEngine, metadata: MetaData
+) -> None:
+    """The end of `asyncio.run` cancels every task, also the one that writes."""
+    tables = make_log_tables(MetaData(), "loops_log", "loops_log_offsets")
+    outbox = Outbox(loose_engine, tables=tables, lease_ttl_seconds=1.0)
+    seen: list[Any] = []
+
+    async def handle(message: OutboxMessage) -> None:
+        seen.append(message.payload)
+
+    async def end_in_the_middle() -> None:
+        await publish(outbox, 0)
+        fetch, is_there = outbox.client.wire.fetch, asyncio.Event()
+
+        async def hold_the_first(statement: Any, values: Any) -> Any:
+            if statement.name == "move" and not is_there.is_set():
+                is_there.set()
+                await asyncio.Event().wait()
+            return await fetch(statement, values)
+
+        outbox.client.wire.fetch = hold_the_first  # type: ignore[method-assign]
+        running.append(asyncio.create_task(outbox.run(handle, "g")))
+        await asyncio.wait_for(is_there.wait(), 20)
+
+    async def read_on() -> None:
+        while len(set(seen)) < MESSAGES:
+            await outbox.dispatch(handle, "g")
+        assert not await outbox.dispatch(handle, "g")
+
+    running: list[asyncio.Task[None]] = []
+    run(end_in_the_middle)
+    run(read_on)
+    assert sorted(seen) == list(range(MESSAGES))
