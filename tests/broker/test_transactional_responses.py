@@ -115,24 +115,29 @@ async def test_response_of_a_handler_that_is_an_object_is_published_in_its_sessi
     await shop.becomes(messages={"returned": [b"1"]})
 
 
-@pytest.mark.parametrize("is_sync", [True, False])
-async def test_response_whose_session_has_ended_is_refused(shop: EffectsShop, is_sync: bool) -> None:
+async def test_response_of_a_handler_that_runs_in_a_thread_is_published_in_its_session(shop: EffectsShop) -> None:
     async def opened() -> AsyncIterator[AsyncSession]:
         async with AsyncSession(shop.engine) as session, session.begin():
             yield session
 
-    if is_sync:
+    @shop.broker.subscriber("orders")
+    def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+        return OutboxResponse(body, queue="returned", session=session)
 
-        @shop.broker.subscriber("orders", retry_strategy=NoRetry())
-        def handle(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
-            return OutboxResponse(body, queue="returned", session=session)
+    await shop.broker.start()
+    await shop.publish(1)
+    await shop.becomes(messages={"returned": [b"1"]})
 
-    else:
 
-        @shop.broker.publisher("decorated")
-        @shop.broker.subscriber("orders", retry_strategy=NoRetry())
-        async def handle_without_a_queue(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
-            return OutboxResponse(body, session=session)
+async def test_response_whose_session_has_ended_is_refused(shop: EffectsShop) -> None:
+    async def opened() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(shop.engine) as session, session.begin():
+            yield session
+
+    @shop.broker.publisher("decorated")
+    @shop.broker.subscriber("orders", retry_strategy=NoRetry())
+    async def handle_without_a_queue(body: int, session: Annotated[Any, Depends(opened)]) -> OutboxResponse:
+        return OutboxResponse(body, session=session)
 
     await shop.broker.start()
     await shop.publish(1)
