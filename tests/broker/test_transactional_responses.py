@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-import pytest
 from faststream import Depends
 from sqlalchemy.ext.asyncio import AsyncSession
 
