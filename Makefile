@@ -18,8 +18,9 @@ DEMO := $(VENV)/.demo-installed
 # Neighbours stay on one worker, because they share what is built once for a file.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 FAST := not slow and not faults and not soak
-# Left out of test-fast: what repeats the promises of other tests from the outside.
-QUICK ?= --ignore=tests/broker/conformance --ignore=tests/seeds --ignore=tests/docs
+# Left out of test-fast, unless TESTS names it: what is seldom touched, and what repeats promises from the outside.
+SELDOM := bench docs metrics schema seeds broker/conformance broker/forwarding broker/topics
+QUICK ?= $(if $(filter tests,$(TESTS)),$(SELDOM:%=--ignore=tests/%))
 # What may differ on another server: tables, statements and their plans; and what the engines make of its answers.
 OF_THE_SERVER := tests/schema tests/sql
 OF_THE_ENGINES := tests/publish tests/queue tests/log
@@ -28,7 +29,7 @@ OF_THE_CORE := tests/schema/test_check.py tests/schema/test_tables.py tests/sche
 	tests/publish/test_contract.py tests/queue/test_worker.py tests/queue/test_keys.py \
 	tests/log/test_append.py tests/log/test_consuming.py
 # What may differ on another Python: event loops, cancellation, annotations. No statement is another one there.
-OF_THE_LANGUAGE := tests/broker tests/queue tests/log tests/wakeup tests/events tests/outcomes tests/metrics
+OF_THE_LANGUAGE := tests/broker --ignore=tests/broker/topics tests/queue tests/log tests/wakeup tests/events tests/outcomes
 VENV_313 := .venv-3.13
 
 # A pyenv shim is found on PATH even when it leads nowhere, hence the trial run.
