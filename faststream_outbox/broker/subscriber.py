@@ -174,11 +174,6 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
     def _crashed(self, name: str, error: BaseException) -> None:
         self._outer_config.client.events.emit(told.LoopCrashed(name, error))
 
-    def _build_fastdepends_model(self) -> None:
-        super()._build_fastdepends_model()
-        for item in self.calls:
-            keep_callable(item.handler)
-
     def _post_start(self) -> None:
         # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
         if self._usecase.ack_policy is not self.ack_policy:
@@ -188,6 +183,8 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
                 "that was made before its router was included. Give ack_policy to the router or to the subscriber."
             )
             raise SetupError(msg)
+        for item in self.calls:
+            keep_callable(item.handler)
         super()._post_start()
 
     def make_worker(self) -> Worker:
