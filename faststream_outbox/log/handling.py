@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.events import table as told
@@ -25,7 +24,7 @@ from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.failure import ENDING, described
 from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Done, Outcome, Release, Retry, Settled, resolved
 from faststream_outbox.service import unbroken
-from faststream_outbox.sql.isolation import is_conflict
+from faststream_outbox.sql.isolation import begin
 from faststream_outbox.sql.through import AnySession
 
 Call = Callable[[Delivery], Awaitable[Outcome]]
@@ -33,9 +32,6 @@ BatchCall = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
 
 SETTLE_SECONDS = 0.25
 """Progress is written at least this often while a batch takes its time."""
-
-BEGINNINGS = 5
-"""How often a transaction is begun that a renewal got in the way of."""
 
 TRANSIENT_PAUSE = 1.0
 """Seconds until a message is tried again whose failure was the database's."""
@@ -281,17 +277,7 @@ class Handling:
 
     async def begin_within(self, session: AsyncSession) -> None:
         """Begin the transaction in which messages will be handled and finished, or raise `LeaseLost`."""
-        for left in reversed(range(BEGINNINGS)):
-            await session.begin()
-            try:
-                await self.lock_within(session)
-            except DBAPIError as error:
-                # A renewal came in between: nothing has been done yet, so begin again.
-                if not left or not is_conflict(error):
-                    raise
-                await session.rollback()
-            else:
-                return
+        await begin(session, lambda: self.lock_within(session))
 
     async def lock_within(self, session: AsyncSession) -> bool:
         """Hold the batch's spans where the transaction would not see that they were renewed; whether it is so."""

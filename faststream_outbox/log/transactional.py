@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox.errors import ConnectionUnusable, LeaseLost, OutboxError
 from faststream_outbox.log.care import carefully
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.handling import BEGINNINGS, Handling, is_transient
+from faststream_outbox.log.handling import Handling, is_transient
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import DONE, Retry
 from faststream_outbox.service import unbroken
-from faststream_outbox.sql.isolation import CONFLICT, is_conflict
+from faststream_outbox.sql.isolation import BEGINNINGS, CONFLICT, is_conflict
 
 TransactionalSubscriber = Callable[[OutboxMessage, AsyncSession], Awaitable[object]]
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Table
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption, LeaseLost, WrongEventLoop
@@ -34,7 +33,7 @@ from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
-from faststream_outbox.sql.isolation import Isolation, is_conflict
+from faststream_outbox.sql.isolation import Isolation, begin
 from faststream_outbox.sql.through import AnySession, Rows, through
 from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
 from faststream_outbox.uncertain import Fate, commit
@@ -48,9 +47,6 @@ logger = logging.getLogger("faststream_outbox")
 
 LOCK_SECONDS = 0.5
 """How long outcomes wait for a row that somebody has locked, before it is set apart and the others go on."""
-
-BEGINNINGS = 5
-"""How often a transaction is begun again that a renewal came in the way of."""
 
 
 class OutboxClient:
@@ -292,18 +288,12 @@ class OutboxClient:
 
     async def begin_within(self, session: AsyncSession, *claims: Claim) -> None:
         """Begin the transaction in which messages will be handled and finished, on a session of `open_session`."""
-        for left in reversed(range(BEGINNINGS)):
-            await session.begin()
-            try:
-                if await self.isolation.is_strict(session):
-                    await self.lock_within(session, *claims)
-            except DBAPIError as error:
-                # The renewal came in between: nothing has been done yet, so begin again.
-                if not left or not is_conflict(error):
-                    raise
-                await session.rollback()
-            else:
-                return
+
+        async def lock() -> None:
+            if await self.isolation.is_strict(session):
+                await self.lock_within(session, *claims)
+
+        await begin(session, lock)
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""

@@ -5,17 +5,37 @@ as a renewal does. So such a transaction locks its row first: whoever renews or 
 The level is asked for once and remembered; a conflict makes it unknown again. Used for transactions of handlers.
 """
 
+from collections.abc import Awaitable, Callable
+
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 CONFLICT = "40001"
 READ_COMMITTED = ("read committed", "read uncommitted")
+BEGINNINGS = 5
+"""How often a transaction is begun that a renewal got in the way of."""
 
 
 def is_conflict(error: BaseException | None) -> bool:
     """Whether the server could not fit the transaction in with another one."""
     holders = (error, getattr(error, "orig", None))
     return any((getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)) == CONFLICT for holder in holders)
+
+
+async def begin(session: AsyncSession, lock: Callable[[], Awaitable[object]]) -> None:
+    """Begin a transaction whose first statement is `lock`."""
+    for left in reversed(range(BEGINNINGS)):
+        await session.begin()
+        try:
+            await lock()
+        except DBAPIError as error:
+            # A renewal came in between: nothing has been done yet, so begin again.
+            if not left or not is_conflict(error):
+                raise
+            await session.rollback()
+        else:
+            return
 
 
 class Isolation:
