@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 from faststream_outbox.events import table as told
 from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Outcome, Retry
+from faststream_outbox.queue.asking import Asking
 from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
@@ -145,15 +145,15 @@ def set_trap(point: str) -> None:
 
         Settler._send = send  # type: ignore[method-assign]
     elif point != "handler":
-        fetch = Claimer._fetch
+        fetch = Asking.fetch
 
-        async def fetch_and_hang(claimer: Claimer, name: str, values: dict[str, Any]) -> Any:
-            answer = await fetch(claimer, name, values)
+        async def fetch_and_hang(asking: Asking, name: str, values: dict[str, Any]) -> Any:
+            answer = await fetch(asking, name, values)
             if name == point and any(row[0] is not None for row in answer[0]):
                 await hang_at(point)
             return answer
 
-        Claimer._fetch = fetch_and_hang  # type: ignore[method-assign]
+        Asking.fetch = fetch_and_hang  # type: ignore[method-assign]
 
 
 async def main(part: Part) -> None:
