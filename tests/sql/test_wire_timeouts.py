@@ -12,12 +12,15 @@ from faststream_outbox.sql import Statement, _compiled
 from faststream_outbox.sql.wire import Wire
 from tests.publish.ways import plain
 
+pytestmark = pytest.mark.slow
+
+# Long enough to connect on a busy machine: until then, the limits are those of the role.
 IMPATIENT = {
-    "statement_timeout": "50ms",
-    "lock_timeout": "50ms",
-    "idle_in_transaction_session_timeout": "50ms",
-    "idle_session_timeout": "50ms",
-    "transaction_timeout": "50ms",
+    "statement_timeout": "1s",
+    "lock_timeout": "1s",
+    "idle_in_transaction_session_timeout": "1s",
+    "idle_session_timeout": "1s",
+    "transaction_timeout": "1s",
 }
 
 
@@ -25,7 +28,7 @@ def sql(body: str) -> Statement:
     return _compiled("test", "A statement of a test.", body, Names("outbox", None, "unused"))
 
 
-NAP = sql("select pg_sleep(0.2)")
+NAP = sql("select pg_sleep(1.2)")
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])
