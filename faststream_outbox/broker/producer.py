@@ -209,8 +209,8 @@ def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
 
 _ENDED_SESSION = (
     "The session of this OutboxResponse may have ended with the dependencies of its handler. It is used while they are "
-    "open if the handler is an `async def` and the response has a queue or a topic of its own: queue=…. Else leave the "
-    "session out: the message is then published in the transaction of a transactional handler, or in one of its own."
+    "open if the response has a queue or a topic of its own: queue=…. Else leave the session out: the message is then "
+    "published in the transaction of a transactional handler, or in one of its own."
 )
 _WITHOUT_SESSION = (
     "publish needs the session whose transaction the message belongs to: publish(body, queue=…, session=session). "

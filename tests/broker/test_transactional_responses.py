@@ -142,5 +142,5 @@ async def test_response_whose_session_has_ended_is_refused(shop: EffectsShop) ->
     await shop.publish(1)
     await shop.becomes(dead=1)
     (letter,) = await shop.sql(f"select error_message from {shop.dlq.name}")
-    assert "async def" in letter["error_message"]
+    assert "queue or a topic of its own" in letter["error_message"]
     assert "queue=" in letter["error_message"]
