@@ -244,7 +244,7 @@ async def test_positions_lag_parked_messages_and_retention(outbox: Outbox, troub
         assert await outbox.get_position(session, "broken") == (0, 0)
     async with AsyncSession(outbox.engine) as session, session.begin():
         # First in its transaction: it sequences on a connection of its own, and there may be only one.
-        await outbox.seek(session, "latest", "new")
+        await outbox.seek(session, "latest", "new", create=True)
     assert await delivered(outbox, "broken") == [1, 2]
     assert await delivered(outbox, "new") == []
     await outbox.clean(older_than=timedelta(0))
