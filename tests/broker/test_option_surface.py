@@ -236,7 +236,8 @@ OF_LOG = [
 
 def _described(text: str) -> set[str]:
     """Names that a docstring explains: `name: …`, or several before one colon."""
-    lines = (re.match(r"\s+([a-z_]+(?:, [a-z_]+)*): \S", line) for line in text.splitlines())
+    # Python 3.13 takes the indentation away.
+    lines = (re.match(r"\s*([a-z_]+(?:, [a-z_]+)*): \S", line) for line in text.splitlines()[1:])
     return {name for line in lines if line is not None for name in line[1].split(", ")}
 
 
