@@ -40,6 +40,10 @@ GOOD = Account(
 )
 
 
+def _heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Demo:
     """The demo as a process; everything that it starts inherits a mark in its environment."""
 
@@ -54,6 +58,8 @@ class Demo:
             text=True,
             # a process group of its own, which Ctrl-C can be sent to as a terminal does
             start_new_session=True,
+            # whoever starts the tests in the background has them ignore Ctrl-C, and what they start too
+            preexec_fn=_heed_ctrl_c,
         )
         assert self.process.stdout is not None
         self.output = self.process.stdout
