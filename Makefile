@@ -49,7 +49,7 @@ demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreS
 test: lint types test-3.13 test-pg15 test-pg16 $(DEV) ## everything but the soak tests; what CI runs
 	$(PYTEST) -m "not soak" --cov --cov-report=term $(ARGS)
 
-test-fast: $(DEV) ## the tests that take a minute and a half together
+test-fast: $(DEV) ## the tests that take about three minutes together
 	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
 
 test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where it is installed
