@@ -259,11 +259,13 @@ class OutboxClient:
         """Commit a transaction that these were finished in; raises only if that has not come about."""
 
         async def ask() -> Fate:
-            rows = await self._settle_wire.fetch(statements("settle", self.names)["renew"], _leases(claims))
-            if not rows:
-                # Whoever may have taken them since has finished them too: the lease stood when they were finished here.
-                return Fate.COMMITTED
-            return Fate.ROLLED_BACK if all(row[1] for row in rows) else Fate.OPEN
+            sql = statements("settle", self.names)
+            rows = await self._settle_wire.fetch(sql["renew"], _leases(claims))
+            if rows:
+                return Fate.ROLLED_BACK if all(row[1] for row in rows) else Fate.OPEN
+            # Gone is finished, here or by whoever took them over since; those that are there are another's by now.
+            others = await self._settle_wire.fetch(sql["remains"], {"ids": [claim.id for claim in claims]})
+            return Fate.UNKNOWN if others else Fate.COMMITTED
 
         def tell(error: BaseException) -> None:
             self.events.emit(told.ConnectionLost("commit", error))

@@ -118,6 +118,29 @@ class TestLostLease:
         assert str(raised[0]).startswith(f"The lease of message {number} of 'orders' is gone; roll")
         assert (await entries(ledger), (await ledger.row())["attempts_count"], await ledger.dead()) == ([], 0, [])
 
+    async def test_taken_over_while_nobody_knew_what_became_of_the_commit(
+        self, ledger: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection broke before COMMIT came to the server, and the lease ran out before that was found out."""
+
+        async def cut(session: AsyncSession) -> None:
+            await session.invalidate()
+            await ledger.sql("update {t} set acquired_token = gen_random_uuid()")
+            raise ConnectionResetError
+
+        monkeypatch.setattr(AsyncSession, "commit", cut)
+
+        async def handle(claim: Claim) -> Outcome:
+            async with ledger.client.open_session() as session:
+                await ledger.client.settle_within(session, claim)
+                await ledger.client.commit(session, claim)
+            return SETTLED
+
+        await ledger.work(handle)
+        await ledger.put("a")
+        await ledger.witness.wait(told.LeaseLost)
+        assert (await ledger.row())["attempts_count"] == 0
+
     async def test_taken_over_by_another_the_effects_are_there_once(self, ledger: Rig) -> None:
         """The slow one wakes up after its message was handled elsewhere."""
         wake = asyncio.Event()
