@@ -5,7 +5,8 @@ with lane as materialized (
     from unnest(:queues::text[], :priorities::smallint[], :floor_ats::timestamptz[], :floor_ids::bigint[],
                 :quotas::int[], :ttls::float8[])
          as l (queue, priority, floor_at, floor_id, quota, ttl)
-    where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = l.queue)
+    where not exists (select from {table} p
+                      where p.queue = '$paused' and p.timer_id = l.queue and p.acquired_token is not null)
 ), picked as materialized (
     select m.place
     from lane l
@@ -53,7 +54,8 @@ with picked as materialized (
           and o.next_attempt_at <= now()
           and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => d.ttl)
                or o.acquired_token = any (:unheard::uuid[]))
-          and not exists (select from {table} p where p.queue = '$paused' and p.timer_id = d.queue)
+          and not exists (select from {table} p
+                          where p.queue = '$paused' and p.timer_id = d.queue and p.acquired_token is not null)
         for update skip locked
     ) m
 ), taken as (
@@ -81,7 +83,8 @@ with lane as materialized (
     from unnest(:queues::text[], :priorities::smallint[], :from_ats::timestamptz[], :from_ids::bigint[],
                 :to_ats::timestamptz[], :to_ids::bigint[], :ttls::float8[])
          with ordinality as u (queue, priority, from_at, from_id, to_at, to_id, ttl, n)
-    where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = u.queue)
+    where not exists (select from {table} p
+                      where p.queue = '$paused' and p.timer_id = u.queue and p.acquired_token is not null)
 )
 select l.n, m.id, least(greatest(m.next_attempt_at, '0002-01-01Z'), '9998-12-31Z')
 from lane l
@@ -130,7 +133,8 @@ with wanted as materialized (
     from unnest(:queues::text[], :keys::text[], :runs::int[], :ttls::float8[], :held_by_dead::boolean[],
                 :nexts::bigint[])
          with ordinality as w (queue, key, run, ttl, held_by_dead, next, n)
-    where not exists (select from {table} p where p.queue = '$paused' and p.timer_id = w.queue)
+    where not exists (select from {table} p
+                      where p.queue = '$paused' and p.timer_id = w.queue and p.acquired_token is not null)
       /*if dead*/
       and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
       /*end*/

@@ -1,18 +1,25 @@
 -- name: pause
 -- Pauses a queue for every process until it is resumed.
-insert into {table} (queue, timer_id, payload, next_attempt_at)
-values ('$paused', :queue, '', 'infinity')
-on conflict (queue, timer_id) where timer_id is not null do nothing
+-- The row holds a lease: whoever may only insert messages cannot write one, and a row without it pauses nothing.
+insert into {table} as t (queue, timer_id, payload, next_attempt_at, acquired_token, acquired_at)
+values ('$paused', :queue, '', 'infinity', gen_random_uuid(), now())
+on conflict (queue, timer_id) where timer_id is not null do update
+    set acquired_token = excluded.acquired_token, acquired_at = excluded.acquired_at
+    where t.acquired_token is null
 returning id
 
 -- name: resume
 -- Ends the pause of a queue.
-delete from {table} where queue = '$paused' and timer_id = :queue
-returning id
+with gone as (
+    delete from {table} where queue = '$paused' and timer_id = :queue returning id, acquired_token
+)
+select id from gone where acquired_token is not null
 
 -- name: paused
 -- The queues that are paused.
-select timer_id from {table} where queue = '$paused' and timer_id is not null order by timer_id
+select timer_id from {table}
+where queue = '$paused' and timer_id is not null and acquired_token is not null
+order by timer_id
 
 -- name: last_id
 -- The last id drawn from the table's sequence, its name, and whether we may read it; touches no table.
@@ -29,7 +36,8 @@ select 1
 select 1
 where exists (select 1 from {table} where queue = :queue and key is null)
    or exists (select 1 from {table} where queue = :queue and key is not null)
-   or exists (select 1 from {table} where queue = '$paused' and timer_id = :queue)
+   or exists (select 1 from {table} where queue = '$paused' and timer_id = :queue
+              and acquired_token is not null)
    /*if dead*/or exists (select 1 from {dead} where queue = :queue)/*end*/
 
 -- name: queues
@@ -56,7 +64,8 @@ with recursive keyless (queue) as (
 select found.queue from (
     (select queue from keyless limit :limit)
     union (select queue from keyed limit :limit)
-    union (select timer_id from {table} where queue = '$paused' limit :limit)
+    union (select timer_id from {table} where queue = '$paused' and timer_id is not null
+           and acquired_token is not null limit :limit)
     /*if dead*/union (select queue from dead limit :limit)/*end*/
 ) as found
 where found.queue is not null and found.queue <> '$paused'

@@ -79,6 +79,34 @@ async def test_a_paused_queue_takes_messages(rig: Rig) -> None:
     assert (await rig.row())["payload"] == b"a"
 
 
+FORGED = "insert into {t} (queue, timer_id, payload, next_attempt_at) values ('$paused', 'orders', '', 'infinity')"
+"""What a role can write that may insert messages and nothing else."""
+
+
+class TestForgedPause:
+    """A pause holds a lease, which a producer's rights do not let it write."""
+
+    @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
+    async def test_message_without_a_lease_pauses_nothing(self, driver_rig: Rig, key: str | None) -> None:
+        await driver_rig.sql(FORGED)
+        await driver_rig.put("a", key=key)
+        await driver_rig.work(done, **POLLING)
+        await driver_rig.witness.wait(told.Handled)
+        assert await paused(driver_rig.client) == []
+
+    async def test_it_is_in_nobodys_way_who_pauses_and_resumes(self, driver_rig: Rig) -> None:
+        client = driver_rig.client
+        await driver_rig.sql(FORGED)
+        answers = [await pause(client, "orders", create=True), await paused(client), await resume(client, "orders")]
+        await driver_rig.sql(FORGED)
+        assert [*answers, await resume(client, "orders")] == [True, ["orders"], True, False]
+
+    async def test_it_makes_no_name_known(self, driver_rig: Rig) -> None:
+        await driver_rig.sql(FORGED)
+        with pytest.raises(UnknownName, match="no queue is known yet"):
+            await pause(driver_rig.client, "orders")
+
+
 class TestNames:
     """A queue that nobody knows is most likely a slip of the hand."""
 
