@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -13,7 +14,7 @@ from faststream_outbox.events.table import Published
 from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
 from faststream_outbox.sql.through import AnySession, AnySyncSession, Through, through, through_sync
 from faststream_outbox.wakeup.after_commit import tell_after_commit
-from faststream_outbox.wakeup.hint import Hint, payloads
+from faststream_outbox.wakeup.hint import Hint, notices
 from faststream_outbox.wakeup.wakeups import Wakeups
 
 
@@ -44,8 +45,8 @@ async def publish(
         _tell(events, rows, began, error)
         raise
     _tell(events, rows, began)
-    for payload in _wake(opened, rows, ids, wakeups):
-        await opened.fetch(opened.sql("publish", "notify"), payload)
+    for values in _wake(opened, rows, ids, wakeups):
+        await opened.fetch(opened.sql("publish", "notify_both"), values)
     return ids
 
 
@@ -79,14 +80,14 @@ def _put(
         _tell(events, rows, began, error)
         raise
     _tell(events, rows, began)
-    for payload in _wake(opened, rows, ids, wakeups):
-        opened.fetch_sync(opened.sql("publish", "notify"), payload)
+    for values in _wake(opened, rows, ids, wakeups):
+        opened.fetch_sync(opened.sql("publish", "notify_both"), values)
     return ids
 
 
 def _wake(
     opened: Through, rows: Sequence[CheckedEnvelope], ids: Sequence[int | None], wakeups: Wakeups | None
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     """Arrange for the hints; returns the NOTIFYs that must be sent in the caller's transaction."""
     if wakeups is None:
         return []
@@ -107,11 +108,11 @@ def _wake(
 def _nobody(_: Hint) -> None: ...
 
 
-def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, str]]:
+def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, Any]]:
     # A message for later would wake sleepers who find nothing.
     # How long the transaction will stay open is not known: its messages may lie below the claimers' floors by then.
     due = [replace(hint, scan=True) for hint in hints if hint.due_in <= 0]
-    return [{"channel": wakeups.channel, "payload": payload} for payload in payloads(due, sender="transaction")]
+    return [wakeups.values(notice) for notice in notices(due, sender="transaction")]
 
 
 def _tell(

@@ -71,10 +71,14 @@ def quoted(name: str, schema: str | None = None) -> str:
     return _preparer.quote(name) if schema is None else f"{_preparer.quote(schema)}.{_preparer.quote(name)}"
 
 
+def schema_of(table: Table, schema_map: Mapping[str | None, str | None] | None = None) -> str | None:
+    """The table's schema after SQLAlchemy's `schema_translate_map`."""
+    return table.schema if schema_map is None else schema_map.get(table.schema, table.schema)
+
+
 def quoted_name(table: Table, schema_map: Mapping[str | None, str | None] | None = None) -> str:
     """The table's name as SQL, with its schema, after SQLAlchemy's `schema_translate_map`."""
-    schema = table.schema if schema_map is None else schema_map.get(table.schema, table.schema)
-    return quoted(table.name, schema)
+    return quoted(table.name, schema_of(table, schema_map))
 
 
 class AnyNames(Protocol):
@@ -99,6 +103,8 @@ class Names:
     table: str
     dead: str | None
     channel: str
+    former_index: str = ""
+    """The index that tables of 0.19 have, until its last process is gone."""
 
     @classmethod
     def of(
@@ -118,6 +124,7 @@ class Names:
             table=quoted_name(table, schema_map),
             dead=None if dlq_table is None else quoted_name(dlq_table, schema_map),
             channel=f"outbox_{table.name}",
+            former_index=quoted(f"{table.name}_leased_idx", schema_of(table, schema_map)),
         )
 
     def places(self) -> Mapping[str, str]:

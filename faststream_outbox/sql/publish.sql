@@ -88,6 +88,12 @@ select id, queue, timer_id from replacing
 -- Wakes the workers of this table.
 select pg_notify(:channel, :payload)
 
+-- name: notify_both
+-- Wakes the workers of this table, and those of 0.19 by the names of their queues, while the index of theirs exists.
+select pg_notify(:channel::text, told.payload)
+from unnest(case when to_regclass(:former_index::text) is null then array[:payload::text]
+                 else (:opening::text || substr(:payload::text, 2)) || :names::text[] end) told (payload)
+
 -- name: cancel_timer
 -- Deletes a timer that no worker holds.
 delete from {table}

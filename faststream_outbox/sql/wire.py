@@ -247,8 +247,8 @@ class Wire:
         settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits.items())
         await driver.execute(f"{_PLANS}, {settings}")
 
-    async def listen(self, channel: str, receive: Callable[[str], None], lost: Callable[[], None]) -> None:
-        """Open the connection, LISTEN on `channel`, and call `receive` with each payload."""
+    async def listen(self, channel: str, receive: Callable[[int, str], None], lost: Callable[[], None]) -> None:
+        """Open the connection, LISTEN on `channel`, and call `receive` with each sender's process id and payload."""
         async with self._lock:
             try:
                 async with asyncio.timeout(self.timeout):
@@ -257,16 +257,16 @@ class Wire:
                 await self._discard()
                 raise
 
-    async def _subscribe(self, channel: str, receive: Callable[[str], None], lost: Callable[[], None]) -> None:
+    async def _subscribe(self, channel: str, receive: Callable[[int, str], None], lost: Callable[[], None]) -> None:
         if self._driver is None:
             await self._open()
         driver: Any = self._driver
         if self._asyncpg:
             driver.add_termination_listener(lambda _: lost())
-            await driver.add_listener(channel, lambda *sent: receive(sent[3]))
+            await driver.add_listener(channel, lambda *sent: receive(sent[1], sent[3]))
         else:
             quoted = '"' + channel.replace('"', '""') + '"'
-            driver.add_notify_handler(lambda notify: receive(notify.payload))
+            driver.add_notify_handler(lambda notify: receive(notify.pid, notify.payload))
             await driver.execute(f"listen {quoted}")
 
     async def wait_readable(self) -> None:

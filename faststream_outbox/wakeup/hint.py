@@ -2,19 +2,22 @@
 
 Travels between coroutines as an object and between processes as the payload of a NOTIFY. Anyone may
 send the bare name of a queue instead, and an empty payload means every queue. Any role may send any
-payload: what is not within the bounds of a hint is no hint of ours.
+payload: what is not within the bounds of a hint is no hint of ours. Workers of 0.19 know bare names
+alone: while there may be some, the names follow the payload in the same transaction.
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_PAYLOAD_BYTES = 7900
 MOST_PRIORITIES = 100
 MOST_COUNTED = 2**31
 LONGEST_DUE_IN = 1e12
 """Seconds; more than there are until the year 9999."""
+NAMED = '{"named": true, '
+"""How a payload begins that is followed by the bare names of its queues."""
 _FLAGS = range(16)
 _PRIORITIES = range(-32768, 32768)
 
@@ -52,9 +55,22 @@ def merged(one: Hint, other: Hint) -> Hint:
     )
 
 
+class Notice(NamedTuple):
+    """A NOTIFY's payload, and the queues in it that have something to do at once."""
+
+    payload: str
+    names: list[str]
+
+
 def payloads(hints: Iterable[Hint], sender: str) -> Iterator[str]:
     """NOTIFY payloads that carry the hints, each within PostgreSQL's limit."""
+    return (notice.payload for notice in notices(hints, sender))
+
+
+def notices(hints: Iterable[Hint], sender: str) -> Iterator[Notice]:
+    """NOTIFY payloads that carry the hints, each within PostgreSQL's limit, and their names for workers of 0.19."""
     batch: list[list[object]] = []
+    names: list[str] = []
     size = 0
     for hint in hints:
         item: list[object] = [
@@ -66,12 +82,15 @@ def payloads(hints: Iterable[Hint], sender: str) -> Iterator[str]:
         ]
         length = len(json.dumps(item)) + 1
         if batch and size + length > MAX_PAYLOAD_BYTES - 100:
-            yield json.dumps({"from": sender, "hints": batch})
-            batch, size = [], 0
+            yield Notice(json.dumps({"from": sender, "hints": batch}), names)
+            batch, names, size = [], [], 0
         batch.append(item)
         size += length
+        # Workers of 0.19 can do nothing about what is due later.
+        if hint.queue and hint.due_in <= 0:
+            names.append(hint.queue)
     if batch:
-        yield json.dumps({"from": sender, "hints": batch})
+        yield Notice(json.dumps({"from": sender, "hints": batch}), names)
 
 
 def parsed(payload: str) -> tuple[str, list[Hint]]:

@@ -19,7 +19,7 @@ from faststream_outbox.schema.names import AnyNames
 from faststream_outbox.service import pause_after
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.wire import Wire
-from faststream_outbox.wakeup.hint import Hint, parsed
+from faststream_outbox.wakeup.hint import NAMED, Hint, parsed
 
 PROBE_INTERVAL = 15.0
 HEARING_TEST = 3.0
@@ -43,6 +43,7 @@ class Listener:
         self._receive = receive
         self._lost = asyncio.Event()
         self._heard = asyncio.Event()
+        self._names_to_come: set[tuple[int, str | None]] = set()
         self.is_hearing = False
 
     async def run(self) -> None:
@@ -126,12 +127,18 @@ class Listener:
         await self._wire.close()
         await asyncio.sleep(DEAF_PAUSE)
 
-    def _take(self, payload: str) -> None:
+    def _take(self, pid: int, payload: str) -> None:
         if payload.startswith(_TEST):
             if payload == _TEST + self._sender:
                 self._heard.set()
             return
+        if (pid, payload) in self._names_to_come:
+            # For workers of 0.19: we have just heard more of it.
+            self._names_to_come.remove((pid, payload))
+            return
         sender, hints = parsed(payload)
+        # They come in the same transaction, so that nobody else's payload comes in between.
+        self._names_to_come = {(pid, hint.queue) for hint in hints} if payload.startswith(NAMED) else set()
         if sender != self._sender:
             for hint in hints:
                 self._receive(hint)

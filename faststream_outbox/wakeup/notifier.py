@@ -13,14 +13,14 @@ from faststream_outbox.events import Events
 from faststream_outbox.events.table import ConnectionLost, ConnectionRestored
 from faststream_outbox.service import pause_after
 from faststream_outbox.sql.wire import Wire
-from faststream_outbox.wakeup.hint import Hint, merged, payloads
+from faststream_outbox.wakeup.hint import Hint, Notice, merged, notices
 
 INTERVAL = 0.005
 LONGEST_INTERVAL = 0.02
 FLUSH_SECONDS = 1.0
 KEEP_SECONDS = 5.0
 
-Send = Callable[[str], Awaitable[object]]
+Send = Callable[[Notice], Awaitable[object]]
 
 
 class Notifier:
@@ -69,8 +69,8 @@ class Notifier:
         while self._pending:
             hints, self._pending = list(self._pending.values()), {}
             try:
-                for payload in payloads(hints, self._sender):
-                    await self._send(payload)
+                for notice in notices(hints, self._sender):
+                    await self._send(notice)
             except Exception as error:  # noqa: BLE001 - a hint may be lost, and is told
                 self._failed(error)
             else:

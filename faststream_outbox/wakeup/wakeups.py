@@ -6,6 +6,7 @@ claimers of this process are told, and other processes find the rows by watching
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -20,10 +21,12 @@ from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup import NOTIFY_MODES, NotifyMode
-from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.hint import NAMED, Hint, Notice
 from faststream_outbox.wakeup.notifier import Notifier
 
 Receiver = Callable[[Hint], None]
+
+_PLACE = re.compile(r"\$\d+")
 
 
 class Wakeups:
@@ -36,7 +39,7 @@ class Wakeups:
         self.mode = mode
         self.sender = uuid4().hex
         """Names us in the hints that we send, so that our own listener need not heed them."""
-        self.channel = names.channel
+        self._names = names
         self._engine = engine
         self._sql = statements("publish", names)
         self._events = events
@@ -94,11 +97,22 @@ class Wakeups:
             notifier = self._notifiers[loop] = Notifier(self._send, self._events, self.sender, kept=self._own)
         return notifier
 
-    async def _send(self, payload: str) -> None:
-        values = {"channel": self.channel, "payload": payload}
+    def values(self, notice: Notice) -> dict[str, Any]:
+        """Of the statement `notify_both`, which sends a notice."""
+        names = self._names
+        return {
+            "channel": names.channel,
+            "payload": notice.payload,
+            "names": notice.names,
+            "opening": NAMED,
+            "former_index": names.former_index,
+        }
+
+    async def _send(self, notice: Notice) -> None:
+        values = self.values(notice)
         kept = self._shared or self._own
         if kept is not None:
-            await kept.fetch(self._sql["notify"], values)
+            await kept.fetch(self._sql["notify_both"], values)
             return
         # A process that only publishes has no connection of ours: borrow one from its pool for a moment, and the
         # driver's own of it, because a transaction of SQLAlchemy's costs more than the publishing itself.
@@ -116,11 +130,19 @@ class Wakeups:
         if notifier is not None:
             await notifier.close()
 
-    async def _send_through(self, driver: Any, values: dict[str, str]) -> None:
+    async def _send_through(self, driver: Any, values: dict[str, Any]) -> None:
+        statement = self._sql["notify_both"]
         if self._engine.dialect.driver == "asyncpg":
             # As plain text, which prepares nothing: a pooler may stand in between.
-            channel, payload = (value.replace("\\", "\\\\").replace("'", "''") for value in values.values())
-            await driver.execute(f"select pg_notify(E'{channel}', E'{payload}')")
+            literals = {f"${place}": _literal(values[name]) for place, name in enumerate(statement.parameters, 1)}
+            await driver.execute(_PLACE.sub(lambda match: literals[match[0]], statement.dollar))
         else:
-            await driver.execute(self._sql["notify"].pyformat, values, prepare=False)
+            await driver.execute(statement.pyformat, values, prepare=False)
             await driver.commit()
+
+
+def _literal(value: str | list[str]) -> str:
+    if isinstance(value, list):
+        return f"array[{', '.join(map(_literal, value))}]"
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.publish import publish, publish_sync
 from faststream_outbox.wakeup import after_commit
-from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.hint import Hint, Notice
 from tests.publish.ways import plain
 
 
@@ -21,13 +21,15 @@ class Ear:
     """Stands where `Wakeups` stands, and writes down what it is told."""
 
     mode = "after_commit"
-    channel = "unused"
 
     def __init__(self) -> None:
         self.told: list[Hint] = []
 
     def tell(self, hint: Hint) -> None:
         self.told.append(hint)
+
+    def values(self, notice: Notice) -> dict[str, Any]:
+        return {"channel": "unused", "payload": notice.payload, "names": [], "opening": "", "former_index": ""}
 
     @property
     def queues(self) -> list[str | None]:

@@ -12,7 +12,7 @@ from faststream_outbox.events import Events
 from faststream_outbox.events.table import ConnectionLost
 from faststream_outbox.publish import publish
 from faststream_outbox.schema.names import Names
-from faststream_outbox.wakeup.hint import Hint, parsed
+from faststream_outbox.wakeup.hint import Hint, Notice, parsed
 from faststream_outbox.wakeup.notifier import Notifier
 from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.waiting import eventually
@@ -28,11 +28,11 @@ class Post:
         self.open.set()
         self.error: Exception | None = None
 
-    async def send(self, payload: str) -> None:
+    async def send(self, notice: Notice) -> None:
         await self.open.wait()
         if self.error is not None:
             raise self.error
-        self.payloads.append(payload)
+        self.payloads.append(notice.payload)
 
     @property
     def hints(self) -> list[list[Hint]]:
