@@ -7,7 +7,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 2
+# One more than two cores: tests wait for one another's events.
+WORKERS ?= 3
 TESTS ?= tests
 ARGS ?=
 KEEP ?=
@@ -21,15 +22,15 @@ FAST := not slow and not faults and not soak
 # Left out of test-fast, unless TESTS names it: what is seldom touched, and what repeats promises from the outside.
 SELDOM := bench docs metrics schema seeds broker/conformance broker/forwarding broker/topics
 QUICK ?= $(if $(filter tests,$(TESTS)),$(SELDOM:%=--ignore=tests/%))
-# What may differ on another server: tables, statements and their plans; and what the engines make of its answers.
+# What may differ on another server: tables, statements and their plans.
 OF_THE_SERVER := tests/schema tests/sql
-OF_THE_ENGINES := tests/publish tests/queue tests/log
+# What may differ there, and on another Python: what the engines make of answers, of event loops, of cancellation.
+OF_THE_ENGINES := tests/publish tests/queue tests/log tests/wakeup tests/events tests/outcomes tests/broker \
+	--ignore=tests/broker/topics
 # The oldest server that is supported comes from Debian, where that has it: the core of both engines.
 OF_THE_CORE := tests/schema/test_check.py tests/schema/test_tables.py tests/schema/test_log_tables.py \
 	tests/publish/test_contract.py tests/queue/test_worker.py tests/queue/test_keys.py \
 	tests/log/test_append.py tests/log/test_consuming.py
-# What may differ on another Python: event loops, cancellation, annotations. No statement is another one there.
-OF_THE_LANGUAGE := tests/broker --ignore=tests/broker/topics tests/queue tests/log tests/wakeup tests/events tests/outcomes
 VENV_313 := .venv-3.13
 
 # A pyenv shim is found on PATH even when it leads nowhere, hence the trial run.
@@ -38,7 +39,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-3.13 lint format types bench soak docs
+.PHONY: help demo test test-fast test-pg15 test-pg16 test-other lint format types bench soak docs
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -46,7 +47,7 @@ help: ## this list
 demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, a shop, and workers of which one is killed
 	$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
-test: lint types test-3.13 test-pg15 test-pg16 $(DEV) ## everything but the soak tests; what CI runs
+test: lint types test-other test-pg15 $(DEV) ## everything but the soak tests; what CI runs
 	$(PYTEST) -m "not soak" --cov --cov-report=term $(ARGS)
 
 test-fast: $(DEV) ## the tests that take about three minutes together
@@ -56,15 +57,14 @@ test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where i
 	@if [ -x /usr/lib/postgresql/15/bin/postgres ]; then OUTBOX_TEST_PG=15 $(PYTEST) -m "$(FAST)" $(OF_THE_CORE) $(ARGS); \
 	else echo "no PostgreSQL 15 here (apt-get install postgresql-15): its pass is left out"; fi
 
-test-pg16: $(DEV) ## what depends on the server, on PostgreSQL 16
+test-pg16: $(DEV) ## what depends on the server or on Python, on PostgreSQL 16
 	OUTBOX_TEST_PG=16 $(PYTEST) -m "not soak" $(OF_THE_SERVER) $(ARGS)
 	OUTBOX_TEST_PG=16 $(PYTEST) -m "$(FAST)" $(OF_THE_ENGINES) $(ARGS)
 
-test-3.13: ## what depends on Python, on 3.13, where there is one
+test-other: ## the same with Python 3.13, where there is one
 	@python=$$($(FIND_313)); \
-	if [ "$(VENV)" = "$(VENV_313)" ]; then :; \
-	elif [ -z "$$python" ]; then echo "no Python 3.13 here: its pass is left out"; \
-	else $(MAKE) --no-print-directory test-fast QUICK= TESTS="$(OF_THE_LANGUAGE)" PYTHON="$$python" VENV=$(VENV_313); fi
+	if [ -z "$$python" ]; then echo "no Python 3.13 here: PostgreSQL 16 is tried with this Python"; fi; \
+	$(MAKE) --no-print-directory test-pg16 $${python:+PYTHON="$$python" VENV=$(VENV_313)}
 
 lint: $(DEV) ## style, formatting, layers
 	$(BIN)/ruff check .

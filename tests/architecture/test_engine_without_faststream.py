@@ -4,6 +4,8 @@ import pkgutil
 import subprocess
 import sys
 
+import pytest
+
 import faststream_outbox
 
 ENGINES = {
@@ -40,6 +42,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_engines_import_without_faststream() -> None:
     found = {module.name for module in pkgutil.iter_modules(faststream_outbox.__path__)}
     assert found >= ENGINES

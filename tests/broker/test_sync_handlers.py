@@ -43,6 +43,7 @@ async def other(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIte
     await broker.stop()
 
 
+@pytest.mark.slow
 async def test_one_that_outlives_a_stop_keeps_its_message_until_it_ends(
     shop: EffectsShop, other: OutboxBroker, thread: Thread
 ) -> None:

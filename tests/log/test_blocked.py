@@ -1,5 +1,6 @@
 """Keys that wait, and the pace of looking: pure bookkeeping."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def test_slot_is_stopped_when_too_many_wait_behind_one_of_its_keys() -> None:
     assert blocked.halted() == {7}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 100))), st.floats(0, 200))
 def test_keys_are_due_by_their_first_message_only(puts: list[tuple[str, float]], now: float) -> None:
     blocked = Blocked(hold=False, most=1000)

@@ -136,6 +136,7 @@ async def test_looking_only_at_gaps_of_new_transactions_would_break_the_order(ri
     assert first > second
 
 
+@pytest.mark.slow
 async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
     """A ticker must not get its xid before the tick in front of it has looked: it bounds that tick's gaps."""
     tickers = [await rig.another() for _ in range(4)]

@@ -94,6 +94,7 @@ async def test_concurrency_handles_keys_side_by_side_and_each_in_order(rig: LogR
     assert {key: collector.of(key) for key in keys} == {key: [0, 1, 2, 3, 4] for key in keys}
 
 
+@pytest.mark.slow
 async def test_processes_that_come_and_go_lose_nothing_and_reorder_nothing(rig: LogRig) -> None:
     keys = [f"k{number}" for number in range(30)]
     collector = Collector()

@@ -77,6 +77,7 @@ async def test_setup_of_a_log_that_is_as_it_should_be_tells_nothing(outbox: Outb
     assert told == []
 
 
+@pytest.mark.slow
 async def test_messages_that_nobody_has_sequenced_yet_count_too(outbox: Outbox, told: list[Any]) -> None:
     await put(outbox, URI, *range(5))
     await outbox.client.sequencer.catch_up()
@@ -134,6 +135,7 @@ async def test_publishing_before_anybody_looked_is_refused_also_where_the_old_nu
     assert await delivered(outbox, "broker") == ["early"]
 
 
+@pytest.mark.slow
 async def test_two_who_mend_it_follow_each_other(outbox: Outbox, told: list[Any]) -> None:
     """The second must not put the sequence back behind what was published after the first."""
     await put(outbox, URI, *range(10))
@@ -156,6 +158,7 @@ async def test_two_who_mend_it_follow_each_other(outbox: Outbox, told: list[Any]
     assert (await _drawn(outbox), told) == (15, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [3, 300_000], ids=["a little", "far"])
 async def test_however_far_it_lies_behind_it_is_moved_to_the_end(outbox: Outbox, told: list[Any], behind: int) -> None:
     await _set_back(outbox, behind)

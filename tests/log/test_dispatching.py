@@ -15,12 +15,14 @@ async def owners(rig: LogRig) -> set[Any]:
     return {span["owner"] for span in await rig.spans()}
 
 
+@pytest.mark.slow
 async def test_nothing_to_do_is_false(driver_rig: LogRig) -> None:
     done = await driver_rig.outbox.dispatch(Collector(), "g")
     assert not done
     assert done == Dispatched()
 
 
+@pytest.mark.slow
 async def test_batch_is_as_long_as_asked(rig: LogRig) -> None:
     await rig.put("k", *range(10))
     assert (await rig.outbox.dispatch(Collector(), "g", batch_size=4)).handled == 4
@@ -34,6 +36,7 @@ async def test_slots_are_free_after_each_batch(rig: LogRig) -> None:
     assert await owners(rig) == {None}
 
 
+@pytest.mark.slow
 async def test_two_at_once_hand_out_each_message_once(rig: LogRig) -> None:
     other = await rig.another()
     await rig.put("k", *range(30))
@@ -73,6 +76,7 @@ async def test_cancelled_dispatch_keeps_what_is_done_and_gives_its_slots_back(ri
     assert await delivered(rig.outbox, "g") == [2, 3]
 
 
+@pytest.mark.slow
 async def test_handler_that_raises_a_cancellation_of_its_own_has_failed(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=NoRetry())
     await rig.put("k", 1)
@@ -84,6 +88,7 @@ async def test_handler_that_raises_a_cancellation_of_its_own_has_failed(rig: Log
     assert len(await outbox.parked.list("g")) == 1
 
 
+@pytest.mark.slow
 async def test_retry_strategy_that_raises_parks_the_message(rig: LogRig) -> None:
     class Broken:
         def get_next_attempt_delay(self, **_: Any) -> float:
@@ -101,6 +106,7 @@ async def test_retry_strategy_that_raises_parks_the_message(rig: LogRig) -> None
     assert [parked.key for parked in await outbox.parked.list("g")] == ["k"]
 
 
+@pytest.mark.slow
 async def test_parked_message_is_not_handed_out_before_an_operator_says_so(rig: LogRig) -> None:
     """Two of a key are parked; the operator lets the first one run, and keys are held from now on."""
     first = await rig.another(retry_strategy=NoRetry(), on_parked="skip")
@@ -135,6 +141,7 @@ async def test_message_is_not_tried_before_it_is_due_because_another_of_its_key_
     assert collector.payloads == [1]
 
 
+@pytest.mark.slow
 async def test_messages_between_two_dispatches_keep_their_order_with_late_ones(rig: LogRig) -> None:
     late = await rig.writer()
     await late.publish("k", "late")
@@ -147,6 +154,7 @@ async def test_messages_between_two_dispatches_keep_their_order_with_late_ones(r
     assert collector.payloads == ["early", "late", "after"]
 
 
+@pytest.mark.slow
 async def test_handler_may_publish_to_the_log_that_it_reads(rig: LogRig) -> None:
     await rig.put("k", 3)
     collector = Collector()

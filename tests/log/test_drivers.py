@@ -22,6 +22,7 @@ async def outbox(driver_engine: AsyncEngine) -> AsyncIterator[Outbox]:
         yield outbox
 
 
+@pytest.mark.slow
 async def test_what_is_published_is_delivered_as_it_was(outbox: Outbox) -> None:
     event_id = uuid4()
     payloads: list[Any] = [{"a": [1, None, "é😀\x00"]}, b"\x00\xff", "text", 1.0, None]
@@ -50,6 +51,7 @@ async def test_a_duplicate_is_found_without_an_error_of_the_database(outbox: Out
         assert (await session.execute(text("select 1"))).scalar_one() == 1
 
 
+@pytest.mark.slow
 async def test_dispatch_in_shares(outbox: Outbox) -> None:
     uris = [f"{URI}/{number}" for number in range(40)]
     for uri in uris:
@@ -59,6 +61,7 @@ async def test_dispatch_in_shares(outbox: Outbox) -> None:
     assert not await outbox.dispatch(Collector(), "broker", URI)
 
 
+@pytest.mark.slow
 async def test_a_failed_message_is_kept_with_its_error_and_comes_again(outbox: Outbox) -> None:
     calls: list[int] = []
 
@@ -181,6 +184,7 @@ async def test_a_publisher_may_use_any_isolation(outbox: Outbox, level: str) -> 
     assert await delivered(outbox, "broker") == ["slow"]
 
 
+@pytest.mark.slow
 async def test_a_database_that_defaults_to_serializable_is_read_all_the_same(
     driver_engine: AsyncEngine, outbox: Outbox
 ) -> None:

@@ -85,6 +85,7 @@ async def test_gap_is_not_looked_at_while_nothing_that_could_own_it_has_ended(
     await eventually(not_looked_at(rig))
 
 
+@pytest.mark.slow
 async def test_gaps_are_looked_at_when_what_could_own_them_has_ended(rig: LogRig, foreigner: AsyncConnection) -> None:
     await make_gaps(rig, 30)
     await eventually(not_looked_at(rig))
@@ -92,6 +93,7 @@ async def test_gaps_are_looked_at_when_what_could_own_them_has_ended(rig: LogRig
     assert looks(await plan(rig), rig.outbox.tables.log.name) == 30
 
 
+@pytest.mark.slow
 async def test_transaction_that_began_later_does_not_make_old_gaps_be_looked_at(
     rig: LogRig, foreigner: AsyncConnection
 ) -> None:
@@ -100,6 +102,7 @@ async def test_transaction_that_began_later_does_not_make_old_gaps_be_looked_at(
     await eventually(not_looked_at(rig))
 
 
+@pytest.mark.slow
 async def test_tick_does_not_read_through_gaps_that_it_does_not_look_at(
     rig: LogRig, foreigner: AsyncConnection
 ) -> None:
@@ -124,6 +127,7 @@ async def test_tick_does_not_read_through_gaps_that_it_does_not_look_at(
     assert walked < 1000
 
 
+@pytest.mark.slow
 async def test_message_is_found_at_once_though_a_gap_has_been_open_for_long(
     rig: LogRig, foreigner: AsyncConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

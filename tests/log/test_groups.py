@@ -164,6 +164,7 @@ async def test_slots_of_a_dead_member_are_all_taken_however_many_are_left(rig: L
     assert sum(reader.holding.size for reader in readers) == 256
 
 
+@pytest.mark.slow
 async def test_takeover_after_a_crash_does_not_wait_for_a_poll(rig: LogRig) -> None:
     ttl = 1.0
     dead = await rig.reader(outbox=await rig.another(), lease_ttl_seconds=ttl)
@@ -220,6 +221,7 @@ async def read_share(outbox: Outbox, index: int, count: int, collector: Collecto
         await outbox.dispatch(collector, "g", worker_id=index, num_workers=count, batch_size=3)
 
 
+@pytest.mark.slow
 async def test_shares_that_change_lose_nothing_and_reorder_nothing(rig: LogRig) -> None:
     """Two workers, then three, then one; each time after unequal progress."""
     keys = [f"kafka://orders/{number}" for number in range(40)]
@@ -236,6 +238,7 @@ async def test_shares_that_change_lose_nothing_and_reorder_nothing(rig: LogRig) 
     assert {key: collector.of(key) for key in keys} == {key: [0, 1, 2, 3, 4] for key in keys}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 7, 16])
 async def test_static_shares_deliver_every_message_once(rig: LogRig, count: int) -> None:
     for number in range(300):

@@ -27,6 +27,7 @@ async def strict(request: pytest.FixtureRequest, database_url: URL, level: str) 
     await engine.dispose()
 
 
+@pytest.mark.slow
 @LEVELS
 @pytest.mark.parametrize("kind", ["fresh", "set_aside"])
 async def test_handler_longer_than_its_lease_runs_once(rig: LogRig, strict: AsyncEngine, kind: str) -> None:
@@ -75,6 +76,7 @@ async def test_batch_goes_on_where_a_slot_has_to_stop(rig: LogRig, strict: Async
     assert rig.told(told.LeaseLost) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["READ COMMITTED"])
 async def test_nothing_is_asked_or_locked_again_at_read_committed(rig: LogRig, strict: AsyncEngine) -> None:
     outbox = await rig.another(engine=strict)

@@ -117,6 +117,7 @@ async def test_progress_is_written_while_the_loop_waits(rig: LogRig) -> None:
     await asyncio.gather(reading, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_every_message_is_handed_out_once_and_in_order_over_many_batches(rig: LogRig) -> None:
     await rig.put("k", *range(350))
     seen: list[Any] = []
@@ -148,6 +149,7 @@ async def settle(rig: LogRig, decide: Any, count: int = 1, **options: Any) -> li
     return seen
 
 
+@pytest.mark.slow
 async def test_acked_delivery_does_not_come_again(rig: LogRig) -> None:
     await rig.put("k", 1)
 
@@ -158,6 +160,7 @@ async def test_acked_delivery_does_not_come_again(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "g") == []
 
 
+@pytest.mark.slow
 async def test_nacked_delivery_waits_and_its_key_with_it(rig: LogRig) -> None:
     await rig.put("k", 1, 2)
     await rig.put("other", 3)
@@ -185,6 +188,7 @@ async def test_nack_that_does_not_count(rig: LogRig) -> None:
     assert [row["attempts"] for row in await rig.asides()] == [0]
 
 
+@pytest.mark.slow
 async def test_parked_delivery_is_for_an_operator(rig: LogRig) -> None:
     await rig.put("k", 1)
 
@@ -196,6 +200,7 @@ async def test_parked_delivery_is_for_an_operator(rig: LogRig) -> None:
     assert (parked.state, parked.error_message) == ("parked", "for good")
 
 
+@pytest.mark.slow
 async def test_delivery_in_a_with_is_acked_or_tried_again(rig: LogRig) -> None:
     await rig.put("a", "good")
     await rig.put("b", "bad")
@@ -211,6 +216,7 @@ async def test_delivery_in_a_with_is_acked_or_tried_again(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "g") == []
 
 
+@pytest.mark.slow
 async def test_first_decision_counts(rig: LogRig) -> None:
     await rig.put("k", 1)
 
@@ -222,6 +228,7 @@ async def test_first_decision_counts(rig: LogRig) -> None:
     assert await rig.asides() == []
 
 
+@pytest.mark.slow
 async def test_delivery_without_a_decision_comes_again(rig: LogRig) -> None:
     await rig.put("k", 1, 2)
 
@@ -231,6 +238,7 @@ async def test_delivery_without_a_decision_comes_again(rig: LogRig) -> None:
     assert await settle(rig, nothing, 2) == [1, 1]
 
 
+@pytest.mark.slow
 async def test_nacked_delivery_comes_again_when_due_with_its_attempts(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.02))
     await rig.put("k", 1, 2)
@@ -249,6 +257,7 @@ async def test_nacked_delivery_comes_again_when_due_with_its_attempts(rig: LogRi
     assert seen == [(1, 0), (1, 1), (1, 2), (2, 0)]
 
 
+@pytest.mark.slow
 async def test_two_loops_over_one_group_share_its_messages(rig: LogRig) -> None:
     other = await rig.another()
     seen: list[Any] = []

@@ -59,6 +59,7 @@ async def publish(rig: LogRig, outbox: Outbox, *payloads: Any, uri: str = "k") -
 NEW = [f"new {number}" for number in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True], ids=["handled", "failed"])
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
 async def test_message_in_hand_that_the_new_primary_lacks_is_not_settled_there(
@@ -84,6 +85,7 @@ async def test_message_in_hand_that_the_new_primary_lacks_is_not_settled_there(
     assert await rig.asides() == []
 
 
+@pytest.mark.slow
 async def test_places_that_were_passed_over_are_not_written_on_a_server_that_lacks_them(rig: LogRig) -> None:
     await publish(rig, rig.outbox, "kept", uri="mine")
     reader = await rig.reader(uri="mine")
@@ -105,6 +107,7 @@ def _whole(batch: Any) -> tuple[Any, Any]:
     return batch, batch.end
 
 
+@pytest.mark.slow
 async def test_span_beyond_the_end_of_the_log_draws_no_other_one_after_it(rig: LogRig) -> None:
     """As an older version may have left it: the others of the same member must not jump there."""
     await publish(rig, rig.outbox, "kept")

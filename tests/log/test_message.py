@@ -28,6 +28,7 @@ values = st.recursive(
 payloads = values | st.binary(max_size=40)
 
 
+@pytest.mark.slow
 @given(payload=payloads, metadata=st.dictionaries(texts.filter(lambda name: name != "event_id"), values, max_size=3))
 def test_what_was_published_is_what_is_read(payload: Any, metadata: dict[str, Any]) -> None:
     row = checked(OutboxMessage("k", payload, metadata))
@@ -62,6 +63,7 @@ async def test_any_value_comes_through_the_database_as_it_was(rig: LogRig) -> No
     assert [repr(payload) for payload in collector.payloads] == [repr(payload) for payload in strange]
 
 
+@pytest.mark.slow
 async def test_any_generated_value_comes_through_the_database(rig: LogRig) -> None:
     seen: list[tuple[Any, Any]] = []
 

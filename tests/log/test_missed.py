@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from faststream_outbox.events.table import MessagesMissed
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.outcomes.retry import ConstantRetry
@@ -26,6 +28,7 @@ async def expire(rig: LogRig, *, gone: str) -> None:
     await rig.ask(f"delete from {{log}} where position in ({gone})")
 
 
+@pytest.mark.slow
 async def test_what_waited_and_is_deleted_is_given_up_and_told(rig: LogRig) -> None:
     await expire(rig, gone="1, 2, 3")
     await rig.put("k", 4)
@@ -40,6 +43,7 @@ async def test_what_waited_and_is_deleted_is_given_up_and_told(rig: LogRig) -> N
     assert [each.statement.name for each in asked].count("fetch_aside") < 5
 
 
+@pytest.mark.slow
 async def test_what_is_left_behind_it_is_handled_in_order(rig: LogRig) -> None:
     await expire(rig, gone="1, 3")
     await rig.put("k", 4)
@@ -49,6 +53,7 @@ async def test_what_is_left_behind_it_is_handled_in_order(rig: LogRig) -> None:
     assert rig.told(MessagesMissed) == [MessagesMissed("g", "", (1, 3))]
 
 
+@pytest.mark.slow
 async def test_retention_itself_leaves_such_rows_behind(rig: LogRig) -> None:
     """The message of an expired group goes; its entry stays until the group is back, and is ended then."""
     away = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01))
@@ -63,6 +68,7 @@ async def test_retention_itself_leaves_such_rows_behind(rig: LogRig) -> None:
     await eventually(lambda: rig.told(MessagesMissed))
 
 
+@pytest.mark.slow
 async def test_parked_message_that_is_gone_stays_as_a_record(rig: LogRig) -> None:
     await expire(rig, gone="1, 2, 3")
     await rig.ask("update {aside} set state = 'parked' where position = 1")

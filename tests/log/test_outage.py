@@ -41,6 +41,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faststream_outbox.log.settling.pause_after", lambda failures: 0.001)
 
 
+@pytest.mark.slow
 async def test_handled_batch_is_settled_when_the_server_is_back(rig: LogRig) -> None:
     outbox = await rig.another()
     await rig.put("k", 1)
@@ -63,6 +64,7 @@ async def test_handled_batch_is_settled_when_the_server_is_back(rig: LogRig) -> 
     assert len([event for event in rig.told(told.ConnectionLost) if event.role == "settling"]) == LONG
 
 
+@pytest.mark.slow
 async def test_what_the_server_refuses_is_not_sent_for_ever(rig: LogRig) -> None:
     outbox = await rig.another()
     await rig.put("k", 1)

@@ -54,6 +54,7 @@ async def interrupt_detaching(rig: LogRig) -> None:
         await cleaning
 
 
+@pytest.mark.slow
 async def test_cleaning_ends_what_an_interrupted_one_began(rig: LogRig) -> None:
     await interrupt_detaching(rig)
     assert await is_pending(rig)
@@ -63,6 +64,7 @@ async def test_cleaning_ends_what_an_interrupted_one_began(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "g") == ["next"]
 
 
+@pytest.mark.slow
 async def test_part_that_was_detached_and_not_dropped_is_dropped_by_the_next(rig: LogRig) -> None:
     await interrupt_detaching(rig)
     async with rig.engine.connect() as plain:
@@ -73,12 +75,14 @@ async def test_part_that_was_detached_and_not_dropped_is_dropped_by_the_next(rig
     assert await tables(rig) == ["parted_p2"]
 
 
+@pytest.mark.slow
 async def test_part_that_an_operator_detached_is_left_alone(rig: LogRig) -> None:
     await rig.ask("alter table parted detach partition parted_p0")
     await rig.outbox.clean(older_than=NOW)
     assert await tables(rig) == ["parted_p0", "parted_p2"]
 
 
+@pytest.mark.slow
 async def test_dropping_waits_for_a_seek_that_is_not_committed_yet(rig: LogRig) -> None:
     async with AsyncSession(rig.engine) as session:
         await rig.outbox.seek(session, Cursor(12, 12), "g")
@@ -89,6 +93,7 @@ async def test_dropping_waits_for_a_seek_that_is_not_committed_yet(rig: LogRig) 
     assert await delivered(rig.outbox, "g") == list(range(13, 26))
 
 
+@pytest.mark.slow
 async def test_seek_does_not_wait_for_whoever_holds_up_the_dropping(rig: LogRig) -> None:
     """Once a part is out of sight, all that is left is to wait for those who still read it."""
     analyst = await rig.writer()
@@ -102,6 +107,7 @@ async def test_seek_does_not_wait_for_whoever_holds_up_the_dropping(rig: LogRig)
     assert await delivered(rig.outbox, "g") == list(range(10, 26))
 
 
+@pytest.mark.slow
 async def test_two_that_drop_at_once_do_not_disturb_each_other(rig: LogRig) -> None:
     other = await rig.another()
     first, second = await asyncio.gather(rig.outbox.clean(older_than=NOW), other.clean(older_than=NOW))

@@ -139,6 +139,7 @@ def _in_order(collector: Collector, count: int) -> None:
         assert collector.of(uri) == list(range(count)), uri
 
 
+@pytest.mark.slow
 async def test_publish_and_dispatch(outbox: Outbox, make: Make, troubles: list[Any], left: Left) -> None:
     collector = Collector()
     async with another(make, troubles) as other:
@@ -152,6 +153,7 @@ async def test_publish_and_dispatch(outbox: Outbox, make: Make, troubles: list[A
     assert left.everything() == []
 
 
+@pytest.mark.slow
 async def test_run_in_two_processes_while_others_publish(
     outbox: Outbox, make: Make, troubles: list[Any], left: Left
 ) -> None:
@@ -170,6 +172,7 @@ async def test_run_in_two_processes_while_others_publish(
     assert left.everything() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["dispatch", "run"])
 async def test_effects_of_a_transactional_handler_happen_once(
     outbox: Outbox, troubles: list[Any], left: Left, way: str

@@ -58,6 +58,7 @@ async def test_position_that_was_got_can_be_set_again(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "g") == [3, 4, 5]
 
 
+@pytest.mark.slow
 async def test_setting_no_position_is_the_beginning(rig: LogRig) -> None:
     await rig.put("k", 1, 2)
     await delivered(rig.outbox, "g")
@@ -84,6 +85,7 @@ async def test_position_that_cannot_be_is_refused(rig: LogRig, wrong: Any) -> No
         await set_position(rig, offset=wrong)
 
 
+@pytest.mark.slow
 async def test_seeking_to_each_kind_of_place(rig: LogRig) -> None:
     event_id = uuid4()
     await rig.put("k", 1)

@@ -83,6 +83,7 @@ def logs(draw: st.DrawFn) -> Ticks:
     return ticks
 
 
+@pytest.mark.slow
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

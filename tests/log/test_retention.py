@@ -183,6 +183,7 @@ async def test_ticks_go_with_their_messages(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "new group") == ["next"]
 
 
+@pytest.mark.slow
 async def test_cleaning_an_empty_log_does_nothing(rig: LogRig) -> None:
     cleaned = await rig.outbox.clean(older_than=NOW)
     assert (cleaned.messages, cleaned.ticks) == (0, 0)
@@ -216,6 +217,7 @@ async def test_partitions_are_made_ahead_of_the_numbers(parts: LogRig) -> None:
     assert await delivered(parts.outbox, "g") == list(range(15))
 
 
+@pytest.mark.slow
 async def test_partition_that_is_read_and_old_is_dropped_and_others_stay(parts: LogRig) -> None:
     for number in range(25):
         await parts.put("k", number)

@@ -222,6 +222,7 @@ async def test_late_messages_beyond_the_limit_precede_anything_fresh(
     await older.rollback()
 
 
+@pytest.mark.slow
 async def test_late_messages_of_several_transactions_beyond_the_limit_are_all_there(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +246,7 @@ async def test_late_messages_of_several_transactions_beyond_the_limit_are_all_th
     await rig.forget_gaps()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [1, 300])
 async def test_what_was_committed_before_is_never_in_a_later_tick(rig: LogRig, gaps: int) -> None:
     """T1 is old and long; once it has committed, what T2 publishes must not overtake it."""

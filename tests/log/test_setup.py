@@ -25,6 +25,7 @@ async def schema(engine: AsyncEngine) -> AsyncIterator[str]:
         await connection.execute(text(f"drop schema {name} cascade"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 async def test_many_that_set_up_an_empty_database_all_succeed(database_url: URL, schema: str, isolation: str) -> None:
     engines = [create_async_engine(database_url, isolation_level=isolation) for _ in range(PROCESSES)]

@@ -51,6 +51,7 @@ async def test_running_consumer_reads_them_too(rig: LogRig) -> None:
         await running
 
 
+@pytest.mark.slow
 async def test_what_waits_to_be_retried_is_read_so_too(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.001))
 

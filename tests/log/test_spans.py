@@ -3,6 +3,7 @@
 from itertools import pairwise
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -106,10 +107,12 @@ class Sharing(RuleBasedStateMachine):
         assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 def test_members_in_any_order_share_all_slots() -> None:
     run_state_machine_as_test(Sharing, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
+@pytest.mark.slow
 @each("members", [2, 3, 5, 7, 20, 60, 129, 200])
 def test_no_member_is_idle_while_another_could_spare_a_slot(members: int) -> None:
     """Shares that differ by more than one slot leave processes without work."""
@@ -122,6 +125,7 @@ def test_no_member_is_idle_while_another_could_spare_a_slot(members: int) -> Non
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 @each("members", [1, 2, 3, 7, 60])
 def test_fair_table_needs_no_further_plan(members: int) -> None:
     table = Table()
@@ -140,6 +144,7 @@ def test_member_gives_up_only_what_is_too_much() -> None:
     assert plan.take == ()
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.lists(st.integers(1, 255), max_size=20), st.data())
 def test_fixed_reader_takes_what_is_free_of_its_slots_and_nothing_else(
     count: int, cuts: list[int], data: st.DataObject
@@ -183,6 +188,7 @@ def test_joinable_runs_are_neighbours_that_have_come_equally_far(spans: list[Spa
             assert {left.lo, right.lo} <= joined, "could be joined and is not"
 
 
+@pytest.mark.slow
 @given(rows_of_spans())
 def test_furthest_behind_go_until_the_next_ones(spans: list[Span]) -> None:
     behind, until = furthest_behind(spans)

@@ -161,6 +161,7 @@ class TestEffects:
         await outbox.dispatch(handle, "g", transactional=True)
         assert await written(rig) == []
 
+    @pytest.mark.slow
     async def test_effects_happen_once_where_a_slot_is_stopped_while_another_member_cuts(self, rig: LogRig) -> None:
         """Somebody else is about the group's spans just then: the cut must be tried again, not the effects."""
         outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600), max_deferred=1)
@@ -201,6 +202,7 @@ class TestEffects:
         await drain(outbox, collector, "g")
         assert collector.of("k") == [1, 2, 3, 4]
 
+    @pytest.mark.slow
     async def test_key_that_failed_alone_holds_up_what_waits_behind_it(self, rig: LogRig) -> None:
         """Messages that wait are tried one by one after a commit that failed: the order of a key stays."""
         outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
@@ -291,6 +293,7 @@ class TestEffects:
         assert (await outbox.dispatch(slow, "g", transactional=True)).handled == 1
         assert await written(rig) == [1]
 
+    @pytest.mark.slow
     async def test_no_one_else_is_delayed_by_a_handler_that_holds_its_transaction(self, rig: LogRig) -> None:
         other = await rig.another()
         await rig.put("k", 1)
@@ -315,6 +318,7 @@ class TestEffects:
         assert seen == [1, 2]
 
 
+@pytest.mark.slow
 async def test_consumer_goes_on_after_transient_errors_of_its_handler(rig: LogRig) -> None:
     await rig.put("k", 1)
     calls: list[Any] = []
@@ -337,6 +341,7 @@ class _Conflict(Exception):
     sqlstate = "40001"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("effects")
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 async def test_handler_that_ends_the_transaction_itself_fails_alone(rig: LogRig, ending: str) -> None:

@@ -229,6 +229,7 @@ class TestNextDelay:
         with pytest.raises(InvalidOption, match=r"AtOnly.get_next_attempt_at is .* with a time zone"):
             ask(AtOnly(answer))
 
+    @pytest.mark.slow
     @on_a_busy_machine
     @given(answer=st.floats() | st.integers() | st.none() | st.datetimes(timezones=st.timezones()) | st.datetimes())
     def test_any_answer_is_a_delay_in_range_or_none_or_refused(self, answer: object) -> None:

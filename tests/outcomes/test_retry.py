@@ -136,6 +136,7 @@ class TestSchedule:
             assert later is not None
             assert earlier <= later
 
+    @pytest.mark.slow
     @on_a_busy_machine
     @given(
         strategy=strategies_of_every_kind(),
@@ -157,6 +158,7 @@ class TestSchedule:
         )
         assert delay is None or 0.0 <= delay <= LONGEST_DELAY_SECONDS
 
+    @pytest.mark.slow
     @on_a_busy_machine
     @given(strategy=strategies_of_every_kind(), first=aware_times, last=aware_times, count=counts)
     def test_a_time_is_aware_whatever_the_input(
@@ -171,6 +173,7 @@ class TestLimits:
         strategy = ConstantRetry(delay_seconds=1, max_attempts=5)
         assert [delay_of(strategy, runs) for runs in (1, 4, 5, 6)] == [1.0, 1.0, None, None]
 
+    @pytest.mark.slow
     @on_a_busy_machine
     @given(strategy=strategies_of_every_kind(), over=st.integers(min_value=0))
     def test_max_attempts_is_respected_by_every_strategy(self, strategy: Strategy, over: int) -> None:

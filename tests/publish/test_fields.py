@@ -71,6 +71,7 @@ from outbox order by id
 """
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(sent=ENVELOPES)
 @example(sent=WIDEST)
@@ -85,6 +86,7 @@ def test_what_is_accepted_comes_back_equal(sent: Envelope, database_url: URL, ta
         connection.rollback()
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(sent=st.lists(ENVELOPES, min_size=2, max_size=6, unique_by=lambda one: (one.queue, one.timer_id or id(one))))
 def test_what_is_accepted_together_comes_back_equal(sent: list[Envelope], database_url: URL, table: Table) -> None:

@@ -94,6 +94,7 @@ def test_due_time_by_the_calendar_is_told_in_seconds() -> None:
     assert 3590 < hint.due_in <= 3600
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([0, 10, 3_000_000, 5_000_000, 7_999_999]), max_size=12), st.integers(1, 8))
 def test_portions_are_all_rows_in_order_and_none_is_too_large(sizes: list[int], most: int) -> None:
     rows = [checked(message(body=bytes(size), key=str(place))) for place, size in enumerate(sizes)]

@@ -46,6 +46,7 @@ class TestSize:
         await rig.witness.wait(told.Handled, count=14)
         assert handle.sizes == [7, 7]
 
+    @pytest.mark.slow
     async def test_may_be_larger_than_fetch_batch_size(self, rig: Rig) -> None:
         handle = Batches()
         await rig.put(*["x"] * 40)

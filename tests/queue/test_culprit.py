@@ -47,6 +47,7 @@ async def handle(claim: Claim) -> Done:
     return DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_neighbours_of_an_unreadable_message_get_through(rig: Rig, transfer: Transfer, key: str | None) -> None:
     await rig.put("a", "b", key=None if key is None else "other")
@@ -61,6 +62,7 @@ async def test_neighbours_of_an_unreadable_message_get_through(rig: Rig, transfe
     assert row["headers"]["x-outbox-failure"].startswith("could not be fetched: ValueError: year 10001")
 
 
+@pytest.mark.slow
 async def test_a_message_below_the_floor_is_found_out_too(rig: Rig, transfer: Transfer) -> None:
     await rig.work(handle, **POLLING)
     await rig.put("a")
@@ -73,6 +75,7 @@ async def test_a_message_below_the_floor_is_found_out_too(rig: Rig, transfer: Tr
     await rig.witness.wait(told.MessageSetApart)
 
 
+@pytest.mark.slow
 async def test_it_keeps_its_place_in_its_key(rig: Rig, transfer: Transfer) -> None:
     await rig.put("a", "poison", "b", key="k")
     await rig.work(handle, **POLLING)
@@ -101,6 +104,7 @@ async def test_other_queues_do_not_wait_for_it(rig: Rig, transfer: Transfer) -> 
         await rig.witness.wait(told.Handled, count=number + 1, queue="mails")
 
 
+@pytest.mark.slow
 async def test_a_connection_that_breaks_by_chance_sets_nothing_apart(rig: Rig, transfer: Transfer) -> None:
     transfer.error = ConnectionResetError()
     await rig.put("poison")

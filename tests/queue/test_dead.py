@@ -111,6 +111,7 @@ class TestWithoutTable:
 
 
 class TestRefused:
+    @pytest.mark.slow
     async def test_a_refused_letter_does_not_take_its_neighbours_along(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -125,6 +126,7 @@ class TestRefused:
         refused = [event.id for event in rig.witness.of(told.OutcomeRefused)]
         assert (len(refused), [row["payload"] for row in await rig.sql("select payload from {t}")]) == (1, [b"poison"])
 
+    @pytest.mark.slow
     async def test_a_message_is_parked_although_the_connection_breaks_at_that_moment(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -156,6 +156,7 @@ class TestPurge:
                 left = {row["original_id"] for row in await driver_rig.dead()}
                 assert (left, await driver_rig.is_empty()) == (set(range(1, 31)) - expected, True)
 
+    @pytest.mark.slow
     async def test_needs_no_second_client(self, buried: Rig) -> None:
         letters = DeadLetters(buried.another_client())
         assert await letters.purge(Selection(queue="orders")) == 15

@@ -51,6 +51,7 @@ async def left(engine: AsyncEngine, table: Table) -> int:
         return int((await connection.execute(text(f"select count(*) from {table.name}"))).scalar_one())
 
 
+@pytest.mark.slow
 def test_a_worker_works_in_each(loose_engine: AsyncEngine, table: Table, dlq_table: Table, *, is_stopped: bool) -> None:
     handled: list[int] = []
 
@@ -79,6 +80,7 @@ def test_a_worker_works_in_each(loose_engine: AsyncEngine, table: Table, dlq_tab
         assert len(handled) == len(set(handled)) == count * MESSAGES
 
 
+@pytest.mark.slow
 def test_a_broker_works_in_each(loose_engine: AsyncEngine, table: Table, dlq_table: Table, *, is_stopped: bool) -> None:
     handled: list[int] = []
     broker = OutboxBroker(loose_engine, outbox_table=table, dlq_table=dlq_table, logger=None)

@@ -182,6 +182,7 @@ async def test_d06_no_error_makes_a_message_immortal(driver_rig: Rig, error: Exc
     assert (letter["attempts_count"], len(rig.witness.of(told.Started)), await rig.is_empty()) == (1, 1, True)
 
 
+@pytest.mark.slow
 async def test_d06_a_dead_letter_that_is_refused_parks_the_message(
     driver_rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

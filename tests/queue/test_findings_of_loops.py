@@ -85,6 +85,7 @@ def repeatable_read(database_url: URL, driver: str) -> AsyncEngine:
     return create_async_engine(url, connect_args={"options": f"-c {level}=repeatable\\ read"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_d15_competing_claimers_do_not_fail_where_repeatable_read_is_the_default(
     rig: Rig, database_url: URL, driver: str

@@ -49,6 +49,7 @@ async def test_what_the_handler_had_decided_counts(rig: Rig) -> None:
     await rig.witness.wait(told.Handled)
 
 
+@pytest.mark.slow
 async def test_one_whose_transaction_has_committed_is_not_tried_again(rig: Rig) -> None:
     async def handle(claim: Claim) -> Outcome:
         async with rig.engine.begin() as connection:

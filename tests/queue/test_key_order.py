@@ -132,6 +132,7 @@ class TestOneAtATime:
             await rig.witness.wait(told.Handled)
             assert sent.count("claim_keys") <= 2 * (1 + len(TRY_AGAIN_SECONDS))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("late", [1, 10, 100])
     async def test_a_lower_id_that_commits_late_does_not_join_a_busy_key(
         self, rig: Rig, sent: list[str], late: int
@@ -139,6 +140,7 @@ class TestOneAtATime:
         """Its number was drawn first, its transaction ended last, and the key is at work elsewhere."""
         await self.held_while_lower_ids_appear(rig, sent, late, replayed=False)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("late", [1, 100])
     async def test_a_replayed_dead_letter_does_not_join_a_busy_key(self, rig: Rig, sent: list[str], late: int) -> None:
         await self.held_while_lower_ids_appear(rig, sent, late, replayed=True)
@@ -281,6 +283,7 @@ class TestTakeover:
         await rig.witness.wait(told.Handled, count=3)
         assert (handle.order["k"], handle.together) == ([0, 1, 2], [])
 
+    @pytest.mark.slow
     async def test_a_key_whose_holders_lease_runs_out_later_is_found(self, rig: Rig) -> None:
         handle = Keys()
         await rig.put("0", "1", key="k")

@@ -40,6 +40,7 @@ async def test_a_pause_is_heeded_by_every_client(driver_rig: Rig, key: str | Non
     assert [event.queue for event in rig.witness.of(told.Started)] == ["mails"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
 async def test_resuming_wakes_the_sleepers_of_every_client(driver_rig: Rig, key: str | None) -> None:
     rig = driver_rig

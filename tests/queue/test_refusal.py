@@ -84,6 +84,7 @@ class TestOutage:
         await rig.sql("drop owned by refused_role")
         await rig.sql("drop role refused_role")
 
+    @pytest.mark.slow
     async def test_a_role_that_may_not_log_in_for_a_while_parks_nothing(
         self, rig: Rig, role_engine: AsyncEngine, tries: Tries
     ) -> None:
@@ -139,6 +140,7 @@ class TestOutage:
         await rig.witness.wait(told.ConnectionRestored, role="settle")
         assert ([letter["payload"] for letter in await rig.dead()], await rig.is_empty()) == ([b"bad"], True)
 
+    @pytest.mark.slow
     async def test_a_missing_table_is_not_asked_for_once_per_message(self, rig: Rig, tries: Tries) -> None:
         await rig.sql("alter table {d} rename to {d}_away")
         await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
@@ -151,6 +153,7 @@ class TestOutage:
 
 
 class TestRefused:
+    @pytest.mark.slow
     @pytest.mark.usefixtures("impatient")
     async def test_is_parked_after_several_refusals(self, driver_rig: Rig, tries: Tries) -> None:
         rig = driver_rig
@@ -173,6 +176,7 @@ class TestRefused:
         await rig.witness.wait(told.Died)
         assert rig.witness.of(told.OutcomeRefused) == []
 
+    @pytest.mark.slow
     async def test_its_neighbours_are_written_before_it_is_given_up(self, rig: Rig) -> None:
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
@@ -180,6 +184,7 @@ class TestRefused:
         await rig.witness.wait(told.Died, count=200)
         assert rig.witness.of(told.OutcomeRefused) == []
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("impatient")
     async def test_one_that_cannot_even_be_parked_is_in_nobodys_way(self, rig: Rig, tries: Tries) -> None:
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
@@ -200,6 +205,7 @@ class TestRefused:
         await rig.sql("alter table {t} drop constraint no_parking")
         await eventually(lambda: is_far_away(rig), timeout=20)
 
+    @pytest.mark.slow
     async def test_its_lease_is_renewed_until_it_is_written(self, rig: Rig, tries: Tries) -> None:
         await rig.sql("alter table {d} rename to {d}_away")
         await rig.work(failing, retry_strategy=NoRetry(), lease_ttl_seconds=1.0)
@@ -212,6 +218,7 @@ class TestRefused:
 
 
 class TestLocked:
+    @pytest.mark.slow
     async def test_a_row_that_somebody_has_locked_holds_up_no_other_outcome(self, driver_rig: Rig) -> None:
         rig = driver_rig
         locked = asyncio.Event()

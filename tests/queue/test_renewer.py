@@ -124,6 +124,7 @@ class TestRenewing:
 
 
 class TestWaiting:
+    @pytest.mark.slow
     async def test_a_message_that_lost_its_lease_while_it_waited_is_not_started(self, rig: Rig) -> None:
         worker, finish = await self.filled(rig, lease_ttl_seconds=1.5)
         waiting = worker.waiting

@@ -191,6 +191,7 @@ class TestRate:
         await rig.letters.replay(ALL, slice_size=2)
         assert sum(pauses) < 0.2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rate", [0.5, 2, 3])
     async def test_slices_and_pauses_keep_to_it(self, rig: Rig, pauses: list[float], rate: float) -> None:
         await bury(rig, *"abcdef")
@@ -206,6 +207,7 @@ class TestRate:
         with pytest.raises(InvalidOption, match="rate must be a number of messages a second above 0"):
             await rig.letters.replay(ALL, rate=rate)
 
+    @pytest.mark.slow
     async def test_progress_is_told_after_each_slice(self, rig: Rig) -> None:
         await bury(rig, *"abcde")
         steps: list[Replay] = []

@@ -44,6 +44,7 @@ class Failing:
 
 
 class TestSchedule:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("strategy", "least"),
         [
@@ -70,6 +71,7 @@ class TestSchedule:
         await rig.put("a")
         await rig.witness.wait(told.Handled)
 
+    @pytest.mark.slow
     async def test_the_shorter_delay_comes_first(self, rig: Rig) -> None:
         seen: list[bytes] = []
 
@@ -102,6 +104,7 @@ class TestSchedule:
         await rig.put(*["x"] * 500)
         await rig.witness.wait(told.Handled, count=500)
 
+    @pytest.mark.slow
     async def test_another_client_takes_over_when_the_one_that_scheduled_it_has_stopped(self, rig: Rig) -> None:
         fail = asyncio.Event()
 

@@ -61,6 +61,7 @@ async def test_claiming_goes_on_while_scans_do_not_come_back(rig: Rig, trouble: 
         await rig.witness.wait(told.Handled, count=2 * number + 2)
 
 
+@pytest.mark.slow
 async def test_a_failing_scan_is_told_once_and_tried_again_after_growing_pauses(rig: Rig, trouble: Trouble) -> None:
     trouble.failing = ("survey",)
     await rig.work(handle, **POLLING)
@@ -70,6 +71,7 @@ async def test_a_failing_scan_is_told_once_and_tried_again_after_growing_pauses(
     assert [event.role for event in rig.witness.of(told.ConnectionLost)] == ["scan"]
 
 
+@pytest.mark.slow
 async def test_a_scan_that_works_does_not_hide_that_claims_fail(rig: Rig, trouble: Trouble) -> None:
     trouble.failing = ("claim",)
     await rig.work(handle, **POLLING)

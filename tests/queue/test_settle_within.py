@@ -141,6 +141,7 @@ class TestLostLease:
         await ledger.witness.wait(told.LeaseLost)
         assert (await ledger.row())["attempts_count"] == 0
 
+    @pytest.mark.slow
     async def test_taken_over_by_another_the_effects_are_there_once(self, ledger: Rig) -> None:
         """The slow one wakes up after its message was handled elsewhere."""
         wake = asyncio.Event()
@@ -212,6 +213,7 @@ class TestStrictIsolation:
         """The engine, with transactions of that level."""
         return ledger.engine.execution_options(isolation_level=request.param)
 
+    @pytest.mark.slow
     async def test_a_locked_message_is_settled_although_its_lease_was_to_be_renewed_meanwhile(
         self, ledger: Rig, strict: AsyncEngine
     ) -> None:

@@ -62,6 +62,7 @@ class TestGraceful:
         assert {(row["deliveries_count"], row["acquired_token"]) for row in rows} == {(0, None)}
         assert len(rows) + len(gate.finished) - 50 == 10
 
+    @pytest.mark.slow
     async def test_what_has_not_started_is_handled_by_another_client_at_once(self, rig: Rig) -> None:
         gate, other = Gate(), Gate()
         worker = await filled(rig, gate)

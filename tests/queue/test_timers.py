@@ -37,6 +37,7 @@ async def idle(rig: Rig, clock: Clock) -> None:
 
 
 class TestOrder:
+    @pytest.mark.slow
     @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
     async def test_is_that_of_their_due_times(self, driver_rig: Rig, key: str | None) -> None:
         clock = Clock()
@@ -46,6 +47,7 @@ class TestOrder:
         await driver_rig.witness.wait(told.Handled, count=4)
         assert clock.bodies == ["a", "b", "c"]
 
+    @pytest.mark.slow
     async def test_holds_for_those_that_were_published_before_the_start(self, driver_rig: Rig) -> None:
         clock = Clock()
         for body, seconds in (("b", 0.5), ("a", 0.3)):
@@ -54,6 +56,7 @@ class TestOrder:
         await driver_rig.witness.wait(told.Handled, count=2)
         assert clock.bodies == ["a", "b"]
 
+    @pytest.mark.slow
     async def test_none_is_early(self, driver_rig: Rig) -> None:
         clock = Clock()
         await idle(driver_rig, clock)
@@ -62,6 +65,7 @@ class TestOrder:
         await driver_rig.witness.wait(told.Handled, count=21)
         assert min(clock.late) >= timedelta(0)
 
+    @pytest.mark.slow
     async def test_an_absolute_time_is_kept(self, driver_rig: Rig) -> None:
         clock = Clock()
         await idle(driver_rig, clock)
@@ -108,6 +112,7 @@ class TestSleeper:
         await rig.witness.wait(told.Handled, count=3)
         assert clock.bodies == ["now", "soon"]
 
+    @pytest.mark.slow
     async def test_wakes_for_the_second_of_two_timers(self, rig: Rig) -> None:
         clock = Clock()
         await idle(rig, clock)
@@ -137,6 +142,7 @@ class TestSleeper:
             await asyncio.sleep(2.0)
         await rig.witness.wait(told.Handled, count=2)
 
+    @pytest.mark.slow
     async def test_handles_a_time_in_the_past_at_once(self, driver_rig: Rig) -> None:
         clock = Clock()
         await idle(driver_rig, clock)

@@ -89,6 +89,7 @@ async def working(client: OutboxClient, table: Table, handle: Any, **options: An
         await worker.stop()
 
 
+@pytest.mark.slow
 async def test_publishers_and_two_workers_share_the_server_connections(
     make: Make, pooler: URL, servers: int, table: Table
 ) -> None:
@@ -144,6 +145,7 @@ async def test_rollback_behind_the_pooler_leaves_nothing(make: Make, table: Tabl
         assert [row.payload for row in await connection.execute(table.select())] == [b"kept"]
 
 
+@pytest.mark.slow
 async def test_listening_through_the_pooler_is_recognised_as_deaf(make: Make, table: Table) -> None:
     told: asyncio.Queue[Any] = asyncio.Queue()
     client = OutboxClient(make(), table)

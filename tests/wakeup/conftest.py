@@ -12,10 +12,17 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events.table import ListenerReady
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
+from faststream_outbox.wakeup import notifier
 from tests.publish.ways import plain
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 END = "end of what was sent before"
+
+
+@pytest.fixture(autouse=True)
+def patient_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was flushed has left, also on a machine that is busy: an application would not wait for so long."""
+    monkeypatch.setattr(notifier, "FLUSH_SECONDS", PATIENCE_SECONDS)
 
 
 class Channel:

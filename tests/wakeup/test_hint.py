@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,11 +33,13 @@ def again(hints: list[Hint]) -> list[Hint]:
     return [hint for _, some in read for hint in some]
 
 
+@pytest.mark.slow
 @given(st.lists(HINTS, max_size=30))
 def test_hints_come_back_as_they_were_sent(hints: list[Hint]) -> None:
     assert again(hints) == hints
 
 
+@pytest.mark.slow
 @given(st.lists(HINTS, min_size=1, max_size=60))
 def test_each_payload_fits_a_notification(hints: list[Hint]) -> None:
     assert all(len(payload.encode()) < MAX_PAYLOAD_BYTES for payload in payloads(hints, sender="f" * 32))
@@ -61,6 +64,7 @@ def test_hint_with_very_many_priorities_fits_and_says_none_falsely() -> None:
     assert hint.count == 65536
 
 
+@pytest.mark.slow
 @given(HINTS, HINTS, HINTS)
 def test_merging_does_not_depend_on_the_order(one: Hint, other: Hint, third: Hint) -> None:
     two, three = replace(other, queue=one.queue), replace(third, queue=one.queue)
@@ -125,6 +129,7 @@ def test_payload_of_a_stranger_is_taken_for_a_name(payload: str) -> None:
     assert parsed(payload) == ("", [Hint(payload)])
 
 
+@pytest.mark.slow
 @given(
     st.text()
     | st.recursive(

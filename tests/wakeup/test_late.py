@@ -25,6 +25,7 @@ async def handled(queue: "asyncio.Queue[Claim]") -> bytes:
     return (await asyncio.wait_for(queue.get(), LIMIT)).payload
 
 
+@pytest.mark.slow
 async def test_a_transaction_that_notified_and_stayed_open_is_found_at_its_commit(
     engine: AsyncEngine, table: Table
 ) -> None:
@@ -36,6 +37,7 @@ async def test_a_transaction_that_notified_and_stayed_open_is_found_at_its_commi
         assert await handled(messages) == b"old"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_a_priority_that_nobody_has_seen_is_found_by_watching(
     engine: AsyncEngine, table: Table, database_url: URL, key: str | None
@@ -56,6 +58,7 @@ class Clock(datetime):
         return datetime.now(tz) + cls.ahead
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [0.3, -20.0, 20.0], ids=lambda ahead: f"{ahead:+} s")
 @pytest.mark.parametrize("due_in", [0.0, 0.1])
 async def test_a_time_on_a_clock_that_differs_is_kept_on_the_servers_clock(

@@ -155,6 +155,7 @@ async def test_bare_connection_is_found_by_the_watcher(engine: AsyncEngine, tabl
         assert await _handled(handled) == b"order"
 
 
+@pytest.mark.slow
 async def test_row_that_is_committed_well_after_its_insert_is_found_by_the_watcher(
     engine: AsyncEngine, table: Table, database_url: URL
 ) -> None:
@@ -166,6 +167,7 @@ async def test_row_that_is_committed_well_after_its_insert_is_found_by_the_watch
         assert await _handled(handled) == b"order"
 
 
+@pytest.mark.slow
 async def test_autocommitting_connection_with_a_transaction_open_is_found(
     engine: AsyncEngine, table: Table, database_url: URL
 ) -> None:
@@ -179,6 +181,7 @@ async def test_autocommitting_connection_with_a_transaction_open_is_found(
         assert await _handled(handled) == b"order"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["after_commit", "in_transaction", "off"])
 async def test_timer_fires_on_time_in_every_mode(mode: Any, engine: AsyncEngine, table: Table) -> None:
     timer = Envelope(queue="orders", body=b"timer", activate_in=timedelta(seconds=0.5))
@@ -188,6 +191,7 @@ async def test_timer_fires_on_time_in_every_mode(mode: Any, engine: AsyncEngine,
         assert await _handled(handled) == b"timer"
 
 
+@pytest.mark.slow
 async def test_earlier_timer_overtakes_a_later_one(engine: AsyncEngine, table: Table) -> None:
     async with asleep(engine, table, watch=False, listen=False) as (client, handled):
         for body, seconds in ((b"later", 30.0), (b"sooner", 0.5)):
@@ -255,6 +259,7 @@ async def test_publishers_own_transaction_never_notifies(
     assert len(channel.heard()) == notifications
 
 
+@pytest.mark.slow
 async def test_worker_that_hears_twice_handles_once(engine: AsyncEngine, table: Table, channel: Channel) -> None:
     async with asleep(engine, table) as (client, handled):
         async with AsyncSession(engine) as session, session.begin():

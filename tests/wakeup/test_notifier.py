@@ -99,6 +99,7 @@ async def test_two_hundred_hints_are_few_notifications(
     assert sum(hint.count for hints in heard for hint in hints) == 200
 
 
+@pytest.mark.slow
 async def test_two_hundred_commits_at_once_are_fewer_notifications(
     engine: AsyncEngine, table: Table, channel: Channel
 ) -> None:
@@ -132,6 +133,7 @@ async def test_publisher_commits_though_nobody_can_be_notified(engine: AsyncEngi
         assert len((await connection.execute(table.select())).all()) == 1
 
 
+@pytest.mark.slow
 async def test_process_that_only_publishes_gives_its_connection_back(driver_engine: AsyncEngine, table: Table) -> None:
     wakeups = Wakeups(driver_engine, Names.of(table), Events())
     wakeups.tell(Hint("orders"))

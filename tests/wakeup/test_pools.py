@@ -108,6 +108,7 @@ async def test_workers_have_connections_of_their_own_beside_the_one_of_a_pool(
     await worker.stop()
 
 
+@pytest.mark.slow
 async def test_a_channel_that_takes_nothing_is_told_once_and_asked_seldom() -> None:
     """As when the server's queue of notifications is full."""
     told: list[Any] = []

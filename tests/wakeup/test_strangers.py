@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import Table
@@ -55,6 +56,7 @@ def payload_of(item: object) -> str:
     return json.dumps({"from": "stranger", "hints": [item]})
 
 
+@pytest.mark.slow
 @given(PAYLOADS)
 @example(payload_of(["orders", 1, [0], 3, float("nan")]))
 @example(payload_of(["orders", 1, [0], 3, float("inf")]))
@@ -74,6 +76,7 @@ def test_a_hint_out_of_bounds_is_none_of_ours(item: object) -> None:
     assert parsed(payload_of(item)) == ("", [Hint(payload_of(item))])
 
 
+@pytest.mark.slow
 async def test_claiming_goes_on_whatever_a_stranger_notifies(
     engine: AsyncEngine, table: Table, channel: Channel
 ) -> None:
@@ -89,6 +92,7 @@ async def test_claiming_goes_on_whatever_a_stranger_notifies(
         assert (claim.payload, lost) == (b"after all that", [])
 
 
+@pytest.mark.slow
 async def test_priorities_that_do_not_exist_make_few_lanes() -> None:
     intake = Intake(["orders", "mails"], WorkerOptions())
     for start in range(-32768, 32768, 64):

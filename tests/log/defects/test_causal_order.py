@@ -72,6 +72,7 @@ async def test_what_is_seen_late_is_delivered_before_what_was_published_because_
     assert await delivered(outbox, "broker") == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("aggregates")
 async def test_versions_of_every_aggregate_arrive_in_order_from_many_writers(
     engine: AsyncEngine, outbox: Outbox

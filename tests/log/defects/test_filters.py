@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events.table import GroupExpired
@@ -25,12 +26,14 @@ async def _cursor(outbox: Outbox, uri: str = "", group: str = "broker") -> int:
         return (await outbox.get_cursor(connection, group, uri)).position
 
 
+@pytest.mark.slow
 async def test_a_filter_that_matches_nothing_advances(outbox: Outbox) -> None:
     await _others(outbox, 3000)
     assert not await outbox.dispatch(Collector(), "broker", "kafka://orders")
     assert await _cursor(outbox, "kafka://orders") == 3000
 
 
+@pytest.mark.slow
 async def test_a_filter_that_matches_nothing_reads_what_is_there_once(outbox: Outbox) -> None:
     await _others(outbox, 3000)
     await outbox.dispatch(Collector(), "broker", "kafka://orders")
@@ -69,6 +72,7 @@ async def test_a_match_behind_many_others_is_found(outbox: Outbox) -> None:
     assert await delivered(outbox, "broker", "kafka://orders") == ["here"]
 
 
+@pytest.mark.slow
 async def test_a_filter_that_matches_nothing_does_not_pin_retention(outbox: Outbox) -> None:
     for _ in range(3):
         await _others(outbox, 100)
@@ -119,6 +123,7 @@ STRANGERS = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_filter_is_text_and_not_a_pattern(outbox: Outbox) -> None:
     for number, (wanted, stranger) in enumerate(STRANGERS, start=1):
         await put(outbox, stranger, "stranger")

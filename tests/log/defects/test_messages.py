@@ -51,6 +51,7 @@ PAYLOADS: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_payload_comes_back_as_it_was(outbox: Outbox) -> None:
     for payload in PAYLOADS:
         with case(payload):
@@ -83,6 +84,7 @@ EVENT_IDS = [
 ]
 
 
+@pytest.mark.slow
 async def test_any_event_id_is_unique_and_comes_back_as_it_was(outbox: Outbox) -> None:
     for event_id in EVENT_IDS:
         with case(event_id):

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events.table import Died, Handled, Retried
@@ -40,6 +41,7 @@ async def test_a_failure_blocks_its_key_and_nothing_else(engine: AsyncEngine) ->
         assert collector.payloads[0] == "other"
 
 
+@pytest.mark.slow
 async def test_attempts_are_further_and_further_apart(engine: AsyncEngine) -> None:
     strategy = ExponentialRetry(initial_delay_seconds=0.02, multiplier=4.0, max_attempts=4, jitter_factor=0.0)
     async with opened(engine, retry_strategy=strategy) as outbox:

@@ -63,6 +63,7 @@ async def test_a_group_of_many_spans_goes_on_as_one(outbox: Outbox) -> None:
     assert await delivered(outbox, "broker", worker_id=3, num_workers=5) == []
 
 
+@pytest.mark.slow
 async def test_members_that_come_and_go_while_messages_flow(outbox: Outbox) -> None:
     collector = Collector()
     stops: list[asyncio.Event] = []

@@ -37,6 +37,7 @@ async def _holds_back_the_horizon(connection: AsyncConnection, watcher: AsyncEng
     return bool(rows[0][0] <= mine)
 
 
+@pytest.mark.slow
 async def test_a_writer_in_another_database_stalls_nobody(
     engine: AsyncEngine, outbox: Outbox, elsewhere: AsyncEngine
 ) -> None:
