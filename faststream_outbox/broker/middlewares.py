@@ -7,10 +7,11 @@ Passes inbound headers on to publishers, where a subscriber asks for that, and t
 other brokers. What could not be forwarded because the other broker has stopped is given back.
 """
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from faststream import BaseMiddleware
+from faststream import AckPolicy, BaseMiddleware
 from faststream.exceptions import AckMessage, HandlerException
 from faststream.message import StreamMessage
 from faststream.response import PublishCommand
@@ -45,6 +46,16 @@ def take_back_ack(raw: object, error: Exception) -> None:
     for claim in claims_of(raw):
         if isinstance(claim.decision, Done):
             claim.decision = Retry(error=error)
+
+
+def pass_headers_on(
+    cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "OutboxSubscriber | None"
+) -> None:
+    """Give a response without headers those of the message, where the subscriber asks for that."""
+    has_own = cmd.has_own_headers if isinstance(cmd, OutboxPublishCommand) else bool(cmd.headers)
+    if inbound and subscriber is not None and subscriber.propagates_headers and not has_own:
+        passed_on = {name: value for name, value in inbound.items() if name not in _OURS}
+        cmd.headers = passed_on | (cmd.headers or {})
 
 
 def _take_back(claims: list[Taken], *, is_manual: bool) -> None:
@@ -103,9 +114,7 @@ class OutboxMiddleware(BaseMiddleware):
 
     async def publish_scope(self, call_next: AsyncFunc, cmd: PublishCommand) -> Any:
         """Pass inbound headers on, where a subscriber asks for that and the response has none."""
-        subscriber = self._subscriber() if self._inbound else None
-        if subscriber is not None and subscriber.propagates_headers and not cmd.headers:
-            cmd.headers = {name: value for name, value in (self._inbound or {}).items() if name not in _OURS}
+        pass_headers_on(cmd, self._inbound, self._subscriber())
         if not isinstance(cmd, OutboxPublishCommand) and isinstance(self.msg, Taken):
             carry_id(cmd, self.msg, getattr(self._subscriber(), "group", None))
         try:
@@ -158,7 +167,7 @@ class OutboxMiddleware(BaseMiddleware):
                 await session.rollback()
                 if is_done and len(claims) > 1:
                     _take_back(claims, is_manual=subscriber.is_manual)
-                elif not is_done:
+                elif not is_done and subscriber.ack_policy is not AckPolicy.ACK:
                     _fail(claims)
                 return
             try:

@@ -131,22 +131,30 @@ class OutboxPublisher(PublisherUsecase):
 
 
 class OutboxResponsePublisher(FakePublisher):
-    """Publishes an `OutboxResponse` to its own queue, and any result to the `reply_to` of the message."""
+    """Publishes an `OutboxResponse` to the queue or the topic that it names, and nothing else."""
+
+    def patch_command(self, cmd: PublishCommand) -> OutboxPublishCommand:
+        """The command on its way to its queue."""
+        ours = copy(OutboxPublishCommand.from_cmd(super().patch_command(cmd)))
+        ours.may_commit = True
+        return ours
+
+    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> Any:
+        if not (isinstance(cmd, OutboxPublishCommand) and cmd.is_response and cmd.destination):
+            return None
+        return await super()._publish(cmd, _extra_middlewares=_extra_middlewares)
+
+
+class OutboxReplyPublisher(FakePublisher):
+    """Publishes any result to the `reply_to` of the message."""
 
     def __init__(self, producer: ProducerProto[Any], reply_to: str) -> None:
         super().__init__(producer=producer)
         self.reply_to = reply_to
 
     def patch_command(self, cmd: PublishCommand) -> OutboxPublishCommand:
-        """The command on its way to its queue."""
+        """The command on its way to who asked."""
         ours = copy(OutboxPublishCommand.from_cmd(super().patch_command(cmd)))
-        if not (ours.is_response and ours.destination):
-            ours.destination, ours.is_topic = self.reply_to, False
+        ours.destination, ours.is_topic = self.reply_to, False
         ours.may_commit = True
         return ours
-
-    async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> Any:
-        has_queue = isinstance(cmd, OutboxPublishCommand) and cmd.is_response and cmd.destination
-        if not has_queue and not self.reply_to:
-            return None
-        return await super()._publish(cmd, _extra_middlewares=_extra_middlewares)

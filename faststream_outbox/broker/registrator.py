@@ -163,7 +163,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         usecase = OutboxSubscriberConfig(
             _outer_config=config,
             _ack_policy=policy,
-            no_reply=no_reply,
+            sends_replies=not no_reply,
             queues=names,
             group=group,
             start=start,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fast_depends.utils import is_coroutine_callable
 
-from faststream_outbox.broker.middlewares import take_back_ack
+from faststream_outbox.broker.middlewares import pass_headers_on, take_back_ack
 from faststream_outbox.broker.response import OutboxResponse
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]
             scope = middleware(None, context=config.context).publish_scope
             publish = functools.partial(scope, publish)
         try:
-            await publish(response.as_publish_command())
+            command = response.as_publish_command()
+            pass_headers_on(command, getattr(message, "headers", None), config.context.get_local("handler_"))
+            await publish(command)
         except Exception as error:
             take_back_ack(getattr(message, "raw_message", None), error)
             raise

@@ -77,6 +77,8 @@ class OutboxPublishCommand(BatchPublishCommand):
         self.keys = keys
         self.timeout = timeout
         self.is_response = False
+        self.has_own_headers = bool(headers)
+        """Whether it came with headers, before publishers added theirs."""
         self.may_commit = False
         """Whether, without a session, it may be written in a transaction of its own: what a handler returned."""
 

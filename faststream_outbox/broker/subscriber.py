@@ -31,7 +31,7 @@ from faststream_outbox.broker.handler import check_session
 from faststream_outbox.broker.message import REPLY_TO, Taken
 from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
-from faststream_outbox.broker.publisher import OutboxResponsePublisher
+from faststream_outbox.broker.publisher import OutboxReplyPublisher, OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
 from faststream_outbox.broker.threads import in_thread, keep_callable
 from faststream_outbox.broker.warn import warn_about_manual_handler
@@ -67,6 +67,8 @@ class OutboxSubscriberConfig(SubscriberUsecaseConfig):
     max_deferred: int = MAX_DEFERRED
     transactional: bool = False
     propagate_inbound_headers: bool = False
+    sends_replies: bool = True
+    """Not `no_reply`: under that one, FastStream would not publish a response with a queue of its own either."""
     hooks: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -304,11 +306,14 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         for claim in claims:
             claim.decision = SETTLED
 
-    def _make_response_publisher(self, message: StreamMessage[Any]) -> Iterable[OutboxResponsePublisher]:
+    def _make_response_publisher(
+        self, message: StreamMessage[Any]
+    ) -> Iterable[OutboxResponsePublisher | OutboxReplyPublisher]:
+        producer = self._outer_config.producer
+        yield OutboxResponsePublisher(producer=producer)
         reply_to = message.headers.get(REPLY_TO)
-        return (
-            OutboxResponsePublisher(producer=self._outer_config.producer, reply_to=str(reply_to) if reply_to else ""),
-        )
+        if reply_to and self._usecase.sends_replies:
+            yield OutboxReplyPublisher(producer=producer, reply_to=str(reply_to))
 
     async def get_one(self, *, timeout: float = 5.0) -> NoReturn:
         """Refused: it would take a lease that nobody gives back."""

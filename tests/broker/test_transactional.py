@@ -1,7 +1,7 @@
 """Transactional handlers: writes, published messages and the end of the message commit together, or not at all."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from faststream import AckPolicy, Response
@@ -9,8 +9,8 @@ from faststream.exceptions import AckMessage, NackMessage, RejectMessage, SkipMe
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, NoRetry
+from faststream_outbox.annotations import Context, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as Broker
-from faststream_outbox.annotations import OutboxMessage, OutboxSession
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.queue.client import OutboxClient
 from tests.broker.effects import EffectsShop
@@ -121,6 +121,33 @@ async def test_acked_by_hand_commits(shop: EffectsShop, policy: AckPolicy) -> No
     await shop.broker.start()
     await shop.publish(1)
     await shop.becomes(effects=[1])
+
+
+@pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
+@pytest.mark.parametrize("batch", [False, True])
+async def test_acked_by_hand_before_an_error_is_a_failed_attempt(shop: EffectsShop, batch: bool) -> None:
+    async def handle(session: OutboxSession, message: Annotated[Any, Context()]) -> None:
+        await shop.write(session, 1)
+        await message.ack()
+        raise ValueError
+
+    policies = (AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL, AckPolicy.REJECT_ON_ERROR, AckPolicy.ACK)
+    for policy in policies:
+        shop.broker.subscriber(policy.name, transactional=True, ack_policy=policy, batch=batch, retry_strategy=LATER)(
+            handle
+        )
+    await shop.broker.start()
+    for policy in policies:
+        await shop.publish(1, queue=policy.name)
+
+    async def every_order_was_settled() -> bool:
+        rows = await shop.sql(f"select attempts_count, acquired_token from {shop.outbox.name}")
+        return [tuple(row.values()) for row in rows] == [(1, None)] * 3
+
+    await eventually(every_order_was_settled)
+    # Under ACK an error is forgotten, and the message with it.
+    kept = {policy.name: [b"1"] for policy in policies[:-1]}
+    assert await shop.state() == {"effects": [], "messages": kept, "dead": 0}
 
 
 @pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL])
