@@ -13,6 +13,9 @@ TESTS ?= tests
 ARGS ?=
 KEEP ?=
 
+# Many tests start processes: what those import is compiled once.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
 DEMO := $(VENV)/.demo-installed
