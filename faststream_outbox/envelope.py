@@ -194,7 +194,8 @@ def _checked_priority(priority: object) -> int:
     return int(priority)
 
 
-def _checked_message_id(message_id: object) -> UUID | None:
+def checked_message_id(message_id: object) -> UUID | None:
+    """A message's own id, or None to draw one."""
     if message_id is not None and not isinstance(message_id, UUID):
         msg = f"message_id must be a UUID, not {type(message_id).__name__}."
         raise InvalidMessageType(msg)
@@ -229,5 +230,5 @@ def checked(envelope: Envelope) -> CheckedEnvelope:
         priority=_checked_priority(envelope.priority),
         timer_id=None if envelope.timer_id is None else checked_text(envelope.timer_id, "timer_id"),
         conflict=str.__str__(envelope.timer_conflict),
-        message_id=_checked_message_id(envelope.message_id),
+        message_id=checked_message_id(envelope.message_id),
     )

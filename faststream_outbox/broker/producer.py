@@ -7,6 +7,7 @@ from the command as late as possible, because middlewares may replace them.
 
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
@@ -24,9 +25,16 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
 from faststream_outbox.broker.parser import OutboxParser
-from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.broker.response import OutboxPublishCommand, correlation_among
 from faststream_outbox.broker.stand_in import stand_in
-from faststream_outbox.envelope import CheckedEnvelope, Envelope, checked, checked_body, checked_text
+from faststream_outbox.envelope import (
+    CheckedEnvelope,
+    Envelope,
+    checked,
+    checked_body,
+    checked_message_id,
+    checked_text,
+)
 from faststream_outbox.errors import InvalidMessage, SessionRequired
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import Published
@@ -151,14 +159,23 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     async def _envelopes(self, cmd: OutboxPublishCommand) -> list[Envelope]:
         generate = self._config.id_generator
+        given = cmd.correlation_id or correlation_among(cmd.headers)
         return [
-            envelope(cmd, payload, content_type, correlation_id=cmd.correlation_id or generate(), key=key)
-            for (payload, content_type), key in zip(await self._encoded(cmd), _keys(cmd), strict=True)
+            replace(
+                envelope(cmd, payload, content_type, correlation_id=given or generate(), key=key), message_id=own_id
+            )
+            for (payload, content_type), key, own_id in zip(
+                await self._encoded(cmd), _keys(cmd), _message_ids(cmd), strict=True
+            )
         ]
 
     async def _rows(self, cmd: OutboxPublishCommand) -> Rows:
         if self._draws_ids_for(cmd):
-            return list(alike(cmd, await self._encoded(cmd), _keys(cmd)))
+            rows = list(alike(cmd, await self._encoded(cmd), _keys(cmd)))
+            if cmd.message_ids is None:
+                return rows
+            ids = map(checked_message_id, _message_ids(cmd))
+            return [row._replace(message_id=own_id) for row, own_id in zip(rows, ids, strict=True)]
         return await self._envelopes(cmd)
 
     async def _encoded(self, cmd: OutboxPublishCommand) -> Sequence[tuple[bytes, str | None]]:
@@ -207,6 +224,14 @@ def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
     return cmd.keys or [cmd.key] * count
 
 
+def _message_ids(cmd: OutboxPublishCommand) -> Sequence[UUID | None]:
+    count = len(cmd.batch_bodies)
+    if cmd.message_ids is not None and len(cmd.message_ids) != count:
+        msg = f"message_ids has {len(cmd.message_ids)} entries for {count} messages; give one for each, or None."
+        raise InvalidMessage(msg)
+    return cmd.message_ids or [None] * count
+
+
 _ENDED_SESSION = (
     "The session of this OutboxResponse may have ended with the dependencies of its handler. It is used while they are "
     "open if the response has a queue or a topic of its own: queue=…. Else leave the session out: the message is then "
@@ -236,7 +261,7 @@ def envelope(
         raise InvalidMessage(msg)
     if content_type:
         headers[CONTENT_TYPE] = content_type
-    known = headers.get(CORRELATION_ID)
+    known = correlation_among(headers)
     if known is not None and correlation_id is not None and known != correlation_id:
         msg = f"correlation_id is {correlation_id!r}, but the header says {known!r}. Give it once."
         raise InvalidMessage(msg)

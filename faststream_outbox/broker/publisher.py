@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from faststream.response import PublishCommand, PublishType
 from faststream.types import PublisherMiddleware, SendableMessage
@@ -21,8 +22,10 @@ from faststream_outbox.broker._faststream import (
     PublisherUsecaseConfig,
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
-from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.broker.message import CORRELATION_ID
+from faststream_outbox.broker.response import OutboxPublishCommand, correlation_among
 from faststream_outbox.envelope import TimerConflict, header_mapping
+from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.sql.through import AnySession
 
 
@@ -73,19 +76,22 @@ class OutboxPublisher(PublisherUsecase):
         activate_at: datetime | None = None,
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
+        message_id: UUID | None = None,
+        on_duplicate: OnDuplicate = "error",
     ) -> int | None:
         """Write one message in the session's transaction; its id, or None where its timer_id was taken.
 
         queue: another one than the publisher's.
         headers: added to the publisher's; these win. The rest is as for `OutboxBroker.publish`.
         """
+        own = self._merged(headers, correlation_id)
         cmd = OutboxPublishCommand(
             message,
             queue=queue or ("" if self.is_topic else self.queue),
             topic=self.queue if self.is_topic and not queue else None,
             session=session,
-            headers=self.headers | header_mapping(headers or {}),
-            correlation_id=correlation_id or self._outer_config.id_generator(),
+            headers=own,
+            correlation_id=correlation_id or correlation_among(own) or self._outer_config.id_generator(),
             reply_to=reply_to or self.reply_to,
             key=self.key if key is None else key,
             priority=self.priority if priority is None else priority,
@@ -93,19 +99,29 @@ class OutboxPublisher(PublisherUsecase):
             activate_at=activate_at,
             timer_id=timer_id,
             timer_conflict=timer_conflict,
+            message_id=message_id,
+            on_duplicate=on_duplicate,
         )
         result: int | None = await self._basic_publish(cmd, producer=self._outer_config.producer, _extra_middlewares=())
         return result
+
+    def _merged(self, headers: dict[str, Any] | None, correlation_id: str | None) -> dict[str, Any]:
+        """Headers of a call and of the publisher; a correlation id of the call stands before the publisher's."""
+        ours = self.headers
+        if correlation_id and CORRELATION_ID in ours:
+            ours = {name: value for name, value in ours.items() if name != CORRELATION_ID}
+        return ours | header_mapping(headers or {})
 
     async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
         """Publish what a handler returned."""
         # A copy: the same response may go to several publishers, each with a queue of its own.
         ours = copy(OutboxPublishCommand.from_cmd(cmd))
-        ours.headers = self.headers | (cmd.headers or {})
+        ours.headers = self._merged(cmd.headers, ours.correlation_id)
         ours.destination, ours.is_topic = self.queue, self.is_topic
         ours.reply_to = ours.reply_to or self.reply_to
         ours.key = self.key if ours.key is None else ours.key
         ours.priority = ours.priority or self.priority
+        ours.message_id, ours.on_duplicate = None, "error"
         ours.may_commit = True
         await self._basic_publish(ours, producer=self._outer_config.producer, _extra_middlewares=_extra_middlewares)
 
@@ -119,11 +135,12 @@ class OutboxPublisher(PublisherUsecase):
         timeout: float = 0.5,
     ) -> Any:
         """Ask and wait for the answer; only under the test broker."""
+        own = self._merged(headers, correlation_id)
         cmd = OutboxPublishCommand(
             message,
             queue=queue or self.queue,
-            headers=self.headers | header_mapping(headers or {}),
-            correlation_id=correlation_id or self._outer_config.id_generator(),
+            headers=own,
+            correlation_id=correlation_id or correlation_among(own) or self._outer_config.id_generator(),
             timeout=timeout,
             _publish_type=PublishType.REQUEST,
         )
@@ -156,5 +173,6 @@ class OutboxReplyPublisher(FakePublisher):
         """The command on its way to who asked."""
         ours = copy(OutboxPublishCommand.from_cmd(super().patch_command(cmd)))
         ours.destination, ours.is_topic = self.reply_to, False
+        ours.message_id, ours.on_duplicate = None, "error"
         ours.may_commit = True
         return ours

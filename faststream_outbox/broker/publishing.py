@@ -12,7 +12,7 @@ from faststream.response import PublishType
 from faststream.types import SendableMessage
 
 from faststream_outbox.broker.producer import OutboxProducer, SyncOutboxProducer, without_waiting
-from faststream_outbox.broker.response import OutboxPublishCommand, check_destination
+from faststream_outbox.broker.response import OutboxPublishCommand, check_destination, correlation_among
 from faststream_outbox.envelope import TimerConflict
 from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.overview import Unprocessed
@@ -164,6 +164,8 @@ class PublishingMixin(Home):
         priority: int = 0,
         activate_in: timedelta | None = None,
         activate_at: datetime | None = None,
+        message_ids: Sequence[UUID | None] | None = None,
+        on_duplicate: OnDuplicate = "error",
     ) -> list[int]:
         """Write many messages with one statement; their ids.
 
@@ -178,6 +180,8 @@ class PublishingMixin(Home):
         priority: larger numbers first; queues only.
         activate_in: deliver after this time; queues only.
         activate_at: deliver at this time, which has a time zone.
+        message_ids: one for each message, or None to draw one.
+        on_duplicate: what an id means that is in the topic already: "error", or "ignore" to leave the message out.
         """
         check_destination(queue, topic, is_needed=True)
         if not messages:
@@ -194,6 +198,8 @@ class PublishingMixin(Home):
             priority=priority,
             activate_in=activate_in,
             activate_at=activate_at,
+            message_ids=message_ids,
+            on_duplicate=on_duplicate,
         )
         result: list[int] = await self._basic_publish_batch(cmd, producer=self.config.producer)
         return result
@@ -230,9 +236,8 @@ class PublishingMixin(Home):
         return await self._basic_request(cmd, producer=self.config.producer)
 
     def _correlation(self, headers: object, correlation_id: str | None) -> str:
-        if correlation_id is None and isinstance(headers, Mapping) and isinstance(headers.get("correlation_id"), str):
-            return str(headers["correlation_id"])
-        return correlation_id or self.config.id_generator()
+        among = correlation_among(headers) if isinstance(headers, Mapping) else None
+        return correlation_id or among or self.config.id_generator()
 
     async def cancel_timer(self, *, queue: str, timer_id: str, session: AnySession) -> bool:
         """Take back a timer in the session's transaction; False if there is none or a worker holds it.

@@ -1,12 +1,13 @@
 """Commands to publish, and the response that a handler returns to publish a message of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
 
+from faststream_outbox.broker.message import CORRELATION_ID
 from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.log.append import OnDuplicate
@@ -21,6 +22,12 @@ def check_destination(queue: str, topic: str | None, *, is_needed: bool = False)
     if queue and topic:
         msg = f"Publish to the queue {queue!r} or to the topic {topic!r}, not to both."
         raise InvalidMessage(msg)
+
+
+def correlation_among(headers: Mapping[str, Any] | None) -> str | None:
+    """The correlation id that headers carry, if any."""
+    value = None if headers is None else headers.get(CORRELATION_ID)
+    return None if value is None else str(value)
 
 
 class OutboxPublishCommand(BatchPublishCommand):
@@ -46,16 +53,18 @@ class OutboxPublishCommand(BatchPublishCommand):
         message_id: UUID | None = None,
         on_duplicate: OnDuplicate = "error",
         keys: Sequence[str | None] | None = None,
+        message_ids: Sequence[UUID | None] | None = None,
         timeout: float = 0.5,
         _publish_type: PublishType = PublishType.PUBLISH,
     ) -> None:
+        # A copy: middlewares write into it.
+        own = header_mapping(headers) if headers else None
         super().__init__(
             message,
             *messages,
             destination=queue if topic is None else topic,
-            correlation_id=correlation_id,
-            # A copy: middlewares write into it.
-            headers=header_mapping(headers) if headers else None,
+            correlation_id=correlation_id or correlation_among(own),
+            headers=own,
             reply_to=reply_to,
             _publish_type=_publish_type,
         )
@@ -75,6 +84,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         self.message_id = message_id
         self.on_duplicate: OnDuplicate = on_duplicate
         self.keys = keys
+        self.message_ids = message_ids
         self.timeout = timeout
         self.is_response = False
         self.has_own_headers = bool(headers)
@@ -94,7 +104,8 @@ class OutboxPublishCommand(BatchPublishCommand):
             *more,
             queue=cmd.destination,
             headers=cmd.headers,
-            correlation_id=cmd.correlation_id,
+            # FastStream has given it the message's where it had none; what a handler put among the headers is its own.
+            correlation_id=correlation_among(cmd.headers) or cmd.correlation_id,
             reply_to=cmd.reply_to,
             key=key if isinstance(key, str) else None,
             _publish_type=cmd.publish_type,
@@ -106,7 +117,7 @@ class OutboxResponse(Response):
 
     Without a session it goes into the transaction of a transactional handler, or else into one of its own.
     Without a queue and a topic it goes where the handler's publishers send it. The rest is as for
-    `OutboxBroker.publish`.
+    `OutboxBroker.publish`; message_id and on_duplicate hold for its own queue or topic alone.
     """
 
     def __init__(
@@ -124,9 +135,18 @@ class OutboxResponse(Response):
         activate_at: datetime | None = None,
         timer_id: str | None = None,
         timer_conflict: TimerConflict = "ignore",
+        message_id: UUID | None = None,
+        on_duplicate: OnDuplicate = "error",
     ) -> None:
-        super().__init__(body, headers=header_mapping(headers) if headers else None, correlation_id=correlation_id)
+        own = header_mapping(headers) if headers else None
+        super().__init__(body, headers=own, correlation_id=correlation_id or correlation_among(own))
         check_destination(queue, topic)
+        if message_id is not None and not (queue or topic):
+            msg = (
+                "The message_id is that of the message in a queue or a topic of its own: name it, "
+                "OutboxResponse(…, queue='orders', message_id=…). Publishers give theirs other ids."
+            )
+            raise InvalidMessage(msg)
         self.queue = queue or topic or ""
         """Where to: the queue, or the topic."""
         self.topic = topic
@@ -137,6 +157,8 @@ class OutboxResponse(Response):
         self.activate_at = activate_at
         self.timer_id = timer_id
         self.timer_conflict: TimerConflict = timer_conflict
+        self.message_id = message_id
+        self.on_duplicate: OnDuplicate = on_duplicate
         self.is_published = False
 
     def get_publish_key(self) -> str | None:
@@ -159,6 +181,8 @@ class OutboxResponse(Response):
             activate_at=self.activate_at,
             timer_id=self.timer_id,
             timer_conflict=self.timer_conflict,
+            message_id=None if self.is_published else self.message_id,
+            on_duplicate="error" if self.is_published else self.on_duplicate,
         )
         command.is_response = not self.is_published
         return command

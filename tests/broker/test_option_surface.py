@@ -125,9 +125,18 @@ def test_router_takes_what_every_router_of_faststream_takes() -> None:
 
 
 def test_publisher_object_takes_what_the_brokers_publish_takes() -> None:
-    # The id of the message belongs to one message, as the queue does not to a publisher.
-    missing = {*_options(OutboxBroker.publish)} - {*_options(OutboxPublisher.publish)}
-    assert missing <= {"message_id", "on_duplicate", "topic"}
+    assert {*_options(OutboxBroker.publish)} - {*_options(OutboxPublisher.publish)} == {"topic"}
+
+
+def test_response_takes_what_the_brokers_publish_takes() -> None:
+    # To whom an answer to an answer goes is up to publishers.
+    assert {*_options(OutboxBroker.publish)} - {*_options(OutboxResponse.__init__)} == {"message", "reply_to"}
+
+
+def test_batch_takes_what_the_brokers_publish_takes() -> None:
+    missing = {*_options(OutboxBroker.publish)} - {*_options(OutboxBroker.publish_batch)}
+    # A timer's name is one message's, and so is an id: message_ids has them.
+    assert missing == {"message", "reply_to", "timer_id", "timer_conflict", "message_id"}
 
 
 def test_publish_sync_takes_what_publish_takes() -> None:

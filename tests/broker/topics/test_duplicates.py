@@ -2,14 +2,14 @@
 
 import asyncio
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from faststream_outbox import OutboxBroker, TestOutboxBroker, make_outbox_table
+from faststream_outbox import OutboxBroker, OutboxResponse, TestOutboxBroker, make_outbox_table
 from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidMessage, InvalidOption, InvalidOptionType
 from faststream_outbox.log import DuplicateMessage, make_log_tables
@@ -96,3 +96,28 @@ async def test_publishers_of_one_key_follow_each_other_if_asked_for(stage: Stage
 def test_strict_order_is_yes_or_no(stage: Stage) -> None:
     with pytest.raises(InvalidOptionType, match="strict_key_order"):
         stage.another(strict_key_order="yes")
+
+
+async def test_topic_leaves_out_an_id_that_it_has_in_every_way(stage: Stage) -> None:
+    first, second, third = (uuid4() for _ in range(3))
+    publisher = stage.broker.publisher(topic="orders")
+
+    @stage.broker.subscriber(topic="orders", group="billing")
+    async def handle(body: int) -> OutboxResponse | None:
+        if body > 1:
+            return None
+        return OutboxResponse(body, topic="bills", message_id=third, on_duplicate="ignore")
+
+    async with AsyncSession(stage.engine) as session, session.begin():
+        assert await publisher.publish(1, message_id=first, session=session)
+        assert await publisher.publish(1, message_id=first, on_duplicate="ignore", session=session) is None
+        written = await stage.broker.publish_batch(
+            1, 2, 3, topic="orders", message_ids=[first, second, None], on_duplicate="ignore", session=session
+        )
+        assert len(written) == 2
+        with pytest.raises(DuplicateMessage):
+            await stage.broker.publish_batch(1, 2, topic="orders", message_ids=[second, None], session=session)
+        await stage.broker.publish(0, topic="bills", message_id=third, session=session)
+    await stage.broker.start()
+    await stage.caught_up()
+    assert [row["body"] for row in await stage.in_log("bills")] == [b"0"]
