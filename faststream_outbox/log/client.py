@@ -69,7 +69,7 @@ class LogClient:
         self._tick_wire = make()
         self.operator_wire = make()
         """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
-        self._listen_wire = (wires() if wires else Wire(listening(engine, listen_dsn))) if listen else None
+        self._listen_wire = (wires() if wires else listening(engine, listen_dsn)) if listen else None
         self.timeline = Timeline(self.names)
         self.sequencer = Sequencer(self._tick_wire, self.names, self.timeline, self.events)
         self.isolation = Isolation()

@@ -107,7 +107,7 @@ class OutboxClient:
         self._claim_wire = Wire(engine) if wires is None else wires()
         self._scan_wire = Wire(engine, timeout=SCAN_TIMEOUT) if wires is None else wires()
         self._settle_wire = Wire(engine, lock_seconds=LOCK_SECONDS) if wires is None else wires()
-        listen_wire = Wire(listening(engine, self._listen_dsn)) if wires is None else wires()
+        listen_wire = listening(engine, self._listen_dsn) if wires is None else wires()
         claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
         self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
         scanner = Scanner(self._scan_wire, claim_sql, self.events, self.claimer)

@@ -104,7 +104,7 @@ class Names:
     dead: str | None
     channel: str
     former_index: str = ""
-    """The index that tables of 0.19 have, until its last process is gone."""
+    """The index that tables of 0.3 to 0.19 have, until their last process is gone."""
 
     @classmethod
     def of(
@@ -124,7 +124,7 @@ class Names:
             table=quoted_name(table, schema_map),
             dead=None if dlq_table is None else quoted_name(dlq_table, schema_map),
             channel=f"outbox_{table.name}",
-            former_index=quoted(f"{table.name}_leased_idx", schema_of(table, schema_map)),
+            former_index=quoted(f"{table.name}_pending_idx", schema_of(table, schema_map)),
         )
 
     def places(self) -> Mapping[str, str]:

@@ -20,6 +20,8 @@ from sqlalchemy.util import greenlet_spawn
 
 from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.sql import Statement
+from faststream_outbox.sql.address import Address
+from faststream_outbox.sql.dialling import Dialling
 
 Row = Sequence[Any]
 T = TypeVar("T")
@@ -57,7 +59,14 @@ def _limits(timeout: float, lock_seconds: float, server_version: int) -> dict[st
 class Wire:
     """One lazily opened connection; statements are run one at a time, in the order of their arrival."""
 
-    def __init__(self, engine: AsyncEngine, *, timeout: float = STATEMENT_TIMEOUT, lock_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        timeout: float = STATEMENT_TIMEOUT,
+        lock_seconds: float = 0.0,
+        address: Address | None = None,
+    ) -> None:
         driver = engine.dialect.driver
         if driver not in ("asyncpg", "psycopg", "psycopg_async"):
             msg = (
@@ -66,6 +75,7 @@ class Wire:
             )
             raise ConnectionUnusable(msg)
         self._engine = engine
+        self._dialling = None if address is None else Dialling(engine, address)
         self._asyncpg = driver == "asyncpg"
         self.timeout = timeout
         """Seconds that a statement may take before its connection is given up."""
@@ -95,7 +105,8 @@ class Wire:
 
     def sibling(self) -> "Wire":
         """Another connection by the same recipe."""
-        return Wire(self._engine, timeout=self.timeout, lock_seconds=self._lock_seconds)
+        address = None if self._dialling is None else self._dialling.address
+        return Wire(self._engine, timeout=self.timeout, lock_seconds=self._lock_seconds, address=address)
 
     @property
     def is_open(self) -> bool:
@@ -209,7 +220,7 @@ class Wire:
 
     async def _open(self) -> None:
         # A pool of the same recipe, for this one connection: the application's pool may be exhausted.
-        pool = self._engine.sync_engine.pool.recreate()
+        pool = self._engine.sync_engine.pool.recreate() if self._dialling is None else self._dialling
         proxied = await greenlet_spawn(pool.connect)
         driver: Any = proxied.driver_connection
         proxied.detach()

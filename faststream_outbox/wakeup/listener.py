@@ -9,15 +9,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from sqlalchemy import make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import ListenerDeaf, ListenerLost, ListenerReady
 from faststream_outbox.schema.names import AnyNames
 from faststream_outbox.service import pause_after
 from faststream_outbox.sql import statements
+from faststream_outbox.sql.address import Address
 from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup.hint import NAMED, Hint, parsed
 
@@ -144,11 +143,6 @@ class Listener:
                 self._receive(hint)
 
 
-def listening(engine: AsyncEngine, dsn: str | None) -> AsyncEngine:
-    """The engine whose settings LISTEN uses: the application's, or one of its own for `listen_dsn`."""
-    if dsn is None:
-        return engine
-    url = make_url(dsn)
-    if "+" not in url.drivername:
-        url = url.set(drivername=engine.url.drivername)
-    return create_async_engine(url, poolclass=NullPool)
+def listening(engine: AsyncEngine, dsn: str | None) -> Wire:
+    """The connection for LISTEN: by the engine's settings, to its address or to `listen_dsn`."""
+    return Wire(engine, address=None if dsn is None else Address.of(dsn))

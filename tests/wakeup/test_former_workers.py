@@ -23,14 +23,14 @@ from tests.wakeup.test_listener import OURSELVES, listening, ready
 
 ORDER = Envelope(queue="orders", body=b"order")
 ODD = 'it\'s \\ 100 % "odd"'
-LEASED = "create index outbox_leased_idx on outbox (queue, next_attempt_at, id) where acquired_token is not null"
+PENDING = "create index outbox_pending_idx on outbox (queue, next_attempt_at, id) where acquired_token is null"
 
 
 @pytest.fixture
 def former(table: Table, database_url: URL) -> Table:
     """The table after the first part of the migration from 0.19."""
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
-        connection.execute(LEASED)
+        connection.execute(PENDING)
     return table
 
 
@@ -61,7 +61,7 @@ async def test_names_follow_while_the_former_index_exists(
     assert {hint.queue for hint in parsed(told)[1]} >= {"orders", ODD}
     assert sorted(names) == sorted(["orders", ODD])
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
-        connection.execute("drop index outbox_leased_idx")
+        connection.execute("drop index outbox_pending_idx")
     await _publish(publisher, former, mode, ORDER)
     (told,) = channel.heard()
     assert not told.startswith(NAMED)
@@ -70,12 +70,12 @@ async def test_names_follow_while_the_former_index_exists(
 
 async def test_names_follow_in_another_schema(publisher: AsyncEngine, former: Table, channel: Channel) -> None:
     names = Names.of(former, schema_map={None: "it's"})
-    assert names.former_index == '"it\'s".outbox_leased_idx'
+    assert names.former_index == '"it\'s".outbox_pending_idx'
     wakeups = Wakeups(publisher, names, Events())
     async with publisher.begin() as connection:
         await connection.execute(text('create schema "it\'s"'))
         await connection.execute(text(f"create table {names.table} (id int)"))
-        await connection.execute(text(f"create index outbox_leased_idx on {names.table} (id)"))
+        await connection.execute(text(f"create index outbox_pending_idx on {names.table} (id)"))
     try:
         wakeups.tell(Hint("orders"))
         await wakeups.close()
