@@ -24,6 +24,8 @@ MAX_BODY_BYTES = 250_000_000
 """What every driver carries in one statement."""
 MAX_DELAY = timedelta(days=365_000)
 SMALLINT = range(-32768, 32768)
+UNREADABLE = "x-outbox-unreadable"
+"""The header that says why a row's own headers cannot be read: numbers of thousands of digits, thousands of levels."""
 
 # One encoder for all: `json.dumps` builds one for every call that is not by its defaults.
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -144,6 +146,17 @@ def checked_headers(headers: object) -> str | None:
         msg = "Headers contain a NUL character, which PostgreSQL cannot store."
         raise InvalidMessage(msg)
     return text
+
+
+def read_headers(text: str | None) -> dict[str, Any]:
+    """Headers of a row, whoever wrote it: none if they are no object, a word about it if they cannot be read."""
+    if text is None or text == "{}":
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return {UNREADABLE: f"{type(error).__name__}: {error}"}
+    return value if isinstance(value, dict) else {}
 
 
 def _checked_delay(delay: object) -> float:

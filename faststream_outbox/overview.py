@@ -3,7 +3,6 @@
 Asked by the broker (`fetch_unprocessed`), by tests, and by operators.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Table
 
-from faststream_outbox.envelope import checked_queue
+from faststream_outbox.envelope import checked_queue, read_headers
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.sql.through import AnySession, through
 
@@ -58,6 +57,5 @@ async def fetch_unprocessed(
 
 def as_unprocessed(row: Sequence[Any]) -> Unprocessed:
     """A row of the statements that look."""
-    headers = json.loads(row[3] or "{}")
-    columns = [*row[:3], headers if isinstance(headers, dict) else {}, *row[4:]]
+    columns = [*row[:3], read_headers(row[3]), *row[4:]]
     return Unprocessed(*columns)

@@ -5,13 +5,14 @@ its `message`; FastStream's subscribers and `Outbox.deliveries` get the delivery
 Made by readers, settled by them too.
 """
 
-import json
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from faststream_outbox.log.message import OutboxMessage, read_payload
+from faststream_outbox.envelope import read_headers
+from faststream_outbox.log.message import UNREADABLE, OutboxMessage, read_payload, shown_payload
 from faststream_outbox.log.slots import key_of
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.outcomes.outcome import DONE, Dead, Outcome, Retry
@@ -25,6 +26,7 @@ class Delivery:
     """A message, how often it was tried, and what was decided about it."""
 
     __slots__ = (
+        "_ahead",
         "_headers",
         "_row",
         "attempts",
@@ -42,6 +44,7 @@ class Delivery:
     def __init__(self, row: Row, topic: str) -> None:
         self._row = row
         self._headers: dict[str, Any] | None = None
+        self._ahead: OutboxMessage | None = None
         self.tick: int = row[0]
         self.position: int = row[1]
         self.uri: str = row[2]
@@ -72,9 +75,7 @@ class Delivery:
         """The metadata."""
         headers = self._headers
         if headers is None:
-            text: str = self._row[6]
-            value = {} if text == "{}" else json.loads(text)
-            headers = self._headers = value if isinstance(value, dict) else {}
+            headers = self._headers = read_headers(self._row[6])
         return headers
 
     @property
@@ -128,10 +129,27 @@ class Delivery:
 
     @property
     def message(self) -> OutboxMessage:
-        """The message."""
+        """The message; raises one of `UNREADABLE` where its payload is no JSON to Python."""
+        ahead, self._ahead = self._ahead, None
+        return ahead or self._message(read_payload)
+
+    def read_ahead(self) -> Exception | None:
+        """Read the message for the next who asks for it; the error where that cannot be done."""
+        try:
+            self._ahead = self._message(read_payload)
+        except UNREADABLE as error:
+            return error
+        return None
+
+    @property
+    def shown(self) -> OutboxMessage:
+        """The message, with its payload as text where it cannot be read."""
+        return self._message(shown_payload)
+
+    def _message(self, read: Callable[[str | None, bytes | None, Mapping[str, Any]], Any]) -> OutboxMessage:
         row = self._row
         metadata = dict(self.headers)
-        payload = read_payload(row[4], row[5], metadata)
+        payload = read(row[4], row[5], metadata)
         return OutboxMessage(self.uri, payload, metadata, row[8], self.position, row[9], self.tick)
 
     def decide(self, outcome: Outcome) -> None:

@@ -36,7 +36,7 @@ class Tally:
         """So much was written."""
         for delivery, outcome, _ in ended:
             if isinstance(outcome, Retry | Dead):
-                self._failures.append((delivery.message, outcome.error))
+                self._failures.append((delivery.shown, outcome.error))
             else:
                 self._handled += 1
 

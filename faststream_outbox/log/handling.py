@@ -36,6 +36,9 @@ SETTLE_SECONDS = 0.25
 TRANSIENT_PAUSE = 1.0
 """Seconds until a message is tried again whose failure was the database's."""
 
+MOST_ATTEMPTS = 2**31 - 1
+"""What the table can count to."""
+
 _TRANSIENT = ("08", "53", "40001", "40P01", "57P0", "25006")
 
 
@@ -83,9 +86,11 @@ def aside_of(delivery: Delivery, outcome: Outcome, reader: Reader) -> tuple[Asid
     place = (delivery.position, delivery.tick, delivery.slot, delivery.uri)
     match final:
         case Retry(delay=delay, error=error, counts=counts):
-            return Aside(*place, RETRY, delivery.attempts + int(counts), delay or 0.0, described(error)), final
+            attempts = min(delivery.attempts + int(counts), MOST_ATTEMPTS)
+            return Aside(*place, RETRY, attempts, delay or 0.0, described(error)), final
         case Dead(error=error):
-            return Aside(*place, PARKED, delivery.attempts + 1, 0.0, described(error)), final
+            attempts = min(delivery.attempts + 1, MOST_ATTEMPTS)
+            return Aside(*place, PARKED, attempts, 0.0, described(error)), final
         case Done() | Settled() | Release():
             return None, final
 

@@ -43,7 +43,8 @@ async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> Asyn
                         break
                     if may_run:
                         in_hand = delivery
-                        yield delivery
+                        if handing.can_be_read(delivery):
+                            yield delivery
                         in_hand = None
                         await handing.settle(delivery)
                     if with_care and not handing.is_over:
@@ -92,6 +93,13 @@ class _Handing:
         self._handling.reached = delivery.cursor
         self._count += 1
         return False
+
+    def can_be_read(self, delivery: Delivery) -> bool:
+        """Whether there is a message to hand out; one that Python cannot read is parked, or no loop would pass it."""
+        error = delivery.read_ahead()
+        if error is not None:
+            delivery.park(error)
+        return error is None
 
     async def note(self, delivery: Delivery) -> bool | None:
         """Note that it is about to be handed out; False if it is over, None if it is lost."""

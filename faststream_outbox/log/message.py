@@ -118,13 +118,25 @@ def unique_id(event_id: object) -> UUID | None:
         return uuid5(NAMESPACE_OID, str(event_id))
 
 
+UNREADABLE = (ValueError, RecursionError)
+"""What Python says to JSON that PostgreSQL takes: numbers of thousands of digits, thousands of levels."""
+
+
 def read_payload(text: str | None, body: bytes | None, metadata: Mapping[str, Any]) -> Any:
-    """The payload of a row: JSON, or bytes that say of themselves that they are JSON, or bytes."""
+    """The payload of a row: JSON, or bytes that say of themselves that they are JSON, or bytes; raises `UNREADABLE`."""
     if text is not None:
         return json.loads(text)
     if body and metadata.get(CONTENT_TYPE) == "application/json":
         try:
             return json.loads(body)
-        except ValueError:
+        except UNREADABLE:
             return bytes(body)
     return bytes(body or b"")
+
+
+def shown_payload(text: str | None, body: bytes | None, metadata: Mapping[str, Any]) -> Any:
+    """The payload of a row for somebody who only looks: the text itself where it cannot be read."""
+    try:
+        return read_payload(text, body, metadata)
+    except UNREADABLE:
+        return text

@@ -5,14 +5,14 @@ A parked message has failed for good for one group. It can be retried as if for 
 and go on. Reached as `Outbox.parked`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from faststream_outbox.envelope import read_headers
 from faststream_outbox.log.known_groups import check_known
-from faststream_outbox.log.message import OutboxMessage, read_payload
+from faststream_outbox.log.message import OutboxMessage, shown_payload
 from faststream_outbox.log.slots import checked_filter, checked_group
 from faststream_outbox.sql import statements
 
@@ -112,7 +112,7 @@ def _read(row: Sequence[Any]) -> SetAside:
     group, uri, position, tick, _slot, key, state, attempts, due, first, updated, kind, text, trace = row[:14]
     message = None
     if row[16] is not None:
-        metadata = json.loads(row[16])
-        payload = read_payload(row[14], row[15], metadata)
+        metadata = read_headers(row[16])
+        payload = shown_payload(row[14], row[15], metadata)
         message = OutboxMessage(key, payload, metadata, row[17], position, row[18], tick)
     return SetAside(group, uri, position, tick, key, state, attempts, due, first, updated, kind, text, trace, message)

@@ -4,11 +4,12 @@ Holds the row as it came from the driver and reads from it on demand, because mo
 only the body. Made by `claimer`, handed to handlers, ended by `settler`.
 """
 
-import json
 from asyncio import Task
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+from faststream_outbox.envelope import read_headers
 
 if TYPE_CHECKING:
     from faststream_outbox.outcomes.outcome import Outcome
@@ -75,8 +76,7 @@ class Claim:
         """The headers; empty where there are none."""
         headers = self._headers
         if headers is None:
-            value = json.loads(self._row[3] or "{}")
-            headers = self._headers = value if isinstance(value, dict) else {}
+            headers = self._headers = read_headers(self._row[3])
         return headers
 
     @property

@@ -8,13 +8,13 @@ Called by `claimer` after a lone claim has failed.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from faststream_outbox.events import Events
 from faststream_outbox.events.table import MessageSetApart
 from faststream_outbox.outcomes.failure import storable
-from faststream_outbox.queue.lane import AFTER_ALL_IDS
+from faststream_outbox.queue.lane import AFTER_ALL_IDS, Claimable
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Wire
 
@@ -22,6 +22,16 @@ STRIKES = 3
 MOST_REASON = 500
 STRIKES_OF_A_BAD_LINE = 10
 """A connection that broke may have broken by chance, even several times in a row."""
+
+
+class Named(NamedTuple):
+    """A row of `head_of_key` and `exists`."""
+
+    id: int
+
+
+ANSWERS: Mapping[str, type[Claimable | Named]] = {"claimable": Claimable, "head_of_key": Named, "exists": Named}
+"""What the rows of each question are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ class Culprits:
         rows = await self._wire.fetch(self._sql[doubt.question], values)
         if not rows:
             return
-        number: int = rows[0][1 if doubt.question == "claimable" else 0]
+        number = ANSWERS[doubt.question](*rows[0]).id
         strikes = self._strikes[number] = self._strikes.get(number, 0) + 1
         if strikes >= (STRIKES_OF_A_BAD_LINE if is_bad_line(doubt.error) else STRIKES):
             del self._strikes[number]

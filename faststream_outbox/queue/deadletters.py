@@ -7,14 +7,13 @@ whose `timer_id` was taken meanwhile stays dead and is reported.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from faststream_outbox.envelope import Envelope, checked
+from faststream_outbox.envelope import Envelope, checked, read_headers
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.sql.through import Rows, through
@@ -178,9 +177,9 @@ class DeadLetters:
             return progress
         await self._pass_ids(values)
         size = slice_size if rate is None else max(1, min(slice_size, int(rate)))
-        after = -(2**63)
-        while rows := await self._fetch("replay", values | {"after": after, "slice": size}):
-            after = rows[-1][1]
+        values |= {"slice": size, "after_original": None, "after_id": None}
+        while rows := await self._fetch("replay", values):
+            values |= {"after_id": rows[-1][0], "after_original": rows[-1][1]}
             back = [row for row in rows if row[5]]
             refused = tuple(int(row[0]) for row in rows if not row[5])
             progress = Replay(progress.selected, progress.replayed + len(back), progress.conflicts + refused)
@@ -256,6 +255,5 @@ def check_client(client: object) -> None:
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
-    headers = json.loads(row[5] or "{}")
-    columns = [*row[:5], headers if isinstance(headers, dict) else {}, *row[6:]]
+    columns = [*row[:5], read_headers(row[5]), *row[6:]]
     return DeadLetter(*columns)

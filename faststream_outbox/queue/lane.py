@@ -11,7 +11,7 @@ Pure: times are given. Used by `claimer` and `scanner`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from faststream_outbox.service import pause_after
 
@@ -26,6 +26,14 @@ FIRST_YEAR = 2
 """What lies before it is shown as its beginning."""
 
 NEVER = float("inf")
+
+
+class Claimable(NamedTuple):
+    """A row of `claimable`: the place of the lane that was asked for, from 1 on, and a message of it."""
+
+    n: int
+    id: int
+    next_attempt_at: datetime
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 from faststream_outbox.events import Events
 from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.intake import MOST_STRAYS, Intake, LaneName
-from faststream_outbox.queue.lane import NEVER, Lane
+from faststream_outbox.queue.lane import NEVER, Claimable, Lane
 from faststream_outbox.queue.outage import Outage
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Row, Wire
@@ -149,12 +149,13 @@ class Scanner:
             "most": MOST_STRAYS,
             "unheard": self._claimer.unheard_tokens(),
         }
-        found: dict[int, list[Row]] = {}
+        found: dict[int, list[Claimable]] = {}
         for row in await self._fetch("claimable", values):
-            found.setdefault(row[0], []).append(row)
+            claimable = Claimable(*row)
+            found.setdefault(claimable.n, []).append(claimable)
         for place, rows in found.items():
             intake, lane = places[place - 1]
-            intake.found_below(lane, [(row[2], row[1]) for row in rows])
+            intake.found_below(lane, [(row.next_attempt_at, row.id) for row in rows])
 
     async def _walk_keys(self, intake: Intake, queue: str) -> None:
         values = {

@@ -20,6 +20,7 @@ from faststream_outbox.schema.names import AnyNames
 __all__ = ["Statement", "Statements", "statements"]
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_PLACE = re.compile(r"\{(\w+)\}")
 _IF_DEAD = re.compile(r"/\*if dead\*/(.*?)/\*end\*/", re.DOTALL)
 _HEADING = re.compile(r"^-- name: (\w+)\n-- (.+)\n", re.MULTILINE)
 
@@ -54,9 +55,8 @@ def _compiled(name: str, description: str, body: str, names: AnyNames) -> Statem
 
 
 def _filled(text: str, places: Mapping[str, str]) -> str:
-    for place, name in places.items():
-        text = text.replace(f"{{{place}}}", name)
-    return text
+    # All at once: a name may look like the place of another.
+    return _PLACE.sub(lambda match: places.get(match[1], match[0]), text)
 
 
 @cache

@@ -1,6 +1,8 @@
 -- name: blocked
 -- The keys of some spans that wait for a message of theirs: its state, when it is due, and how many wait.
-select distinct on (a.key) a.key, a.slot, a.state, extract(epoch from a.due - clock_timestamp())::float8,
+select distinct on (a.key) a.key, a.slot, a.state,
+       case when a.due is not null
+           then extract(epoch from least(greatest(a.due, '0002-01-01Z'), '9998-12-31Z') - clock_timestamp())::float8 end,
        count(*) over (partition by a.key)
 from {aside} a
 join unnest(:los::smallint[], :his::smallint[]) s (lo, hi) on a.slot between s.lo and s.hi
@@ -9,8 +11,11 @@ order by a.key, a.tick, a.position
 
 -- name: fetch_aside
 -- The messages that wait under some keys, in order.
-select a.tick, l.position, l.uri, l.slot, l.payload::text, l.body, l.metadata::text, l.event_id, l.created_at,
-       l.transaction_id, a.attempts, a.first_attempt_at, a.state, extract(epoch from a.due - clock_timestamp())::float8
+select a.tick, l.position, l.uri, l.slot, l.payload::text, l.body, l.metadata::text, l.event_id,
+       least(greatest(l.created_at, '0002-01-01Z'), '9998-12-31Z'), l.transaction_id, a.attempts,
+       case when a.first_attempt_at is not null then least(greatest(a.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end, a.state,
+       case when a.due is not null
+           then extract(epoch from least(greatest(a.due, '0002-01-01Z'), '9998-12-31Z') - clock_timestamp())::float8 end
 from unnest(:keys::text[]) k (key)
 cross join lateral (
     select o.* from {aside} o
@@ -61,9 +66,12 @@ select position from kept
 
 -- name: list_aside
 -- What is set aside, in order; of one group and state, or of all.
-select a.consumer_group, a.uri, a.position, a.tick, a.slot, a.key, a.state, a.attempts, a.due, a.first_attempt_at,
-       a.updated_at, a.error_type, a.error_message, a.traceback, l.payload::text, l.body, l.metadata::text,
-       l.created_at, l.transaction_id
+select a.consumer_group, a.uri, a.position, a.tick, a.slot, a.key, a.state, a.attempts,
+       case when a.due is not null then least(greatest(a.due, '0002-01-01Z'), '9998-12-31Z') end,
+       case when a.first_attempt_at is not null then least(greatest(a.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
+       least(greatest(a.updated_at, '0002-01-01Z'), '9998-12-31Z'), a.error_type, a.error_message, a.traceback,
+       l.payload::text, l.body, l.metadata::text,
+       case when l.created_at is not null then least(greatest(l.created_at, '0002-01-01Z'), '9998-12-31Z') end, l.transaction_id
 from {aside} a
 left join {log} l on l.position = a.position
 where (:group::text is null or a.consumer_group = :group::text) and (:uri::text is null or a.uri = :uri::text)

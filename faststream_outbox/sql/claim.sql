@@ -86,7 +86,7 @@ with lane as materialized (
     where not exists (select from {table} p
                       where p.queue = '$paused' and p.timer_id = u.queue and p.acquired_token is not null)
 )
-select l.n, m.id, least(greatest(m.next_attempt_at, '0002-01-01Z'), '9998-12-31Z')
+select l.n, m.id, least(greatest(m.next_attempt_at, '0002-01-01Z'), '9998-12-31Z') as next_attempt_at
 from lane l
 cross join lateral (
     select o.id, o.next_attempt_at

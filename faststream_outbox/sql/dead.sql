@@ -17,11 +17,12 @@ where id <= :frontier
 
 -- name: highest_dead
 -- The highest id that a selection would bring back, the last one drawn, the sequence, and whether it may be set.
+-- Ids that no sequence will ever reach do not count: behind the highest of all there is none left to draw.
 select h.top, case when may.use then coalesce(pg_sequence_last_value(s.name), 0) end, s.name::text, may.set
 from (
     select max(original_id) as top
     from {dead}
-    where id <= :frontier
+    where id <= :frontier and original_id < 4611686018427387904
       and (:ids::bigint[] is null or id = any (:ids::bigint[]))
       and (:queue::text is null or queue = :queue::text)
       and (:key::text is null or key = :key::text)
@@ -75,10 +76,12 @@ order by count(*) desc, queue, failure_reason, error_type
 
 -- name: replay
 -- Puts the next slice of a selection back into the outbox under the messages' own ids, oldest message first.
+-- Of several dead letters under one id, as a table that was made anew leaves them, one goes back and the others stay.
 with chosen as materialized (
     select *
     from {dead}
-    where id <= :frontier and original_id > :after
+    where id <= :frontier
+      and (:after_original::bigint is null or (original_id, id) > (:after_original::bigint, :after_id::bigint))
       and (:ids::bigint[] is null or id = any (:ids::bigint[]))
       and (:queue::text is null or queue = :queue::text)
       and (:key::text is null or key = :key::text)
@@ -86,24 +89,26 @@ with chosen as materialized (
       and (:error_type::text is null or error_type = :error_type::text)
       and (:since::timestamptz is null or failed_at >= :since::timestamptz)
       and (:until::timestamptz is null or failed_at < :until::timestamptz)
-    order by original_id
+    order by original_id, id
     limit :slice
     for update
+), single as materialized (
+    select distinct on (original_id) * from chosen order by original_id, id
 ), back as (
     insert into {table} (id, message_id, queue, payload, headers, key, priority, timer_id, created_at, next_attempt_at)
     select original_id, message_id, queue, payload, headers, key, priority, timer_id, created_at, statement_timestamp()
-    from chosen
+    from single
     order by original_id
     on conflict do nothing
     returning id
+), replayed as materialized (
+    select s.id from single s where s.original_id = any (array(select id from back))
 ), gone as (
-    delete from {dead}
-    where id = any (array(select c.id from chosen c where c.original_id = any (array(select id from back))))
+    delete from {dead} where id = any (array(select id from replayed))
 )
-select c.id, c.original_id, c.queue, c.key is not null, c.priority,
-       c.original_id = any (array(select id from back))
+select c.id, c.original_id, c.queue, c.key is not null, c.priority, c.id = any (array(select id from replayed))
 from chosen c
-order by c.original_id
+order by c.original_id, c.id
 
 -- name: edit_dead
 -- Changes the body or the headers of a dead letter.

@@ -23,7 +23,7 @@ with free as materialized (
     for update skip locked
 )
 update {offsets} o
-set owner = :me::uuid, until = clock_timestamp() + make_interval(secs => :ttl::float8), epoch = o.epoch + 1,
+set owner = :me::uuid, until = clock_timestamp() + make_interval(secs => :ttl::float8), epoch = o.epoch % 9223372036854775807 + 1,
     updated_at = clock_timestamp(),
     crashes = least(10000, o.crashes + case when f.died and o.suspect_epoch = o.epoch then 1 else 0 end)
 from free f
@@ -43,8 +43,8 @@ with gate as materialized (
     for update of o skip locked
 ), cut as (
     update {offsets} o
-    set hi = :at::smallint - 1, epoch = o.epoch + 1,
-        suspect_epoch = case when o.suspect_epoch = o.epoch then o.epoch + 1 end
+    set hi = :at::smallint - 1, epoch = o.epoch % 9223372036854775807 + 1,
+        suspect_epoch = case when o.suspect_epoch = o.epoch then o.epoch % 9223372036854775807 + 1 end
     from free f
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = f.lo
     returning o.*
@@ -75,7 +75,7 @@ with gate as materialized (
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo > w.lo and o.hi <= w.hi
 )
 update {offsets} o
-set hi = w.hi, epoch = o.epoch + 1, suspect = w.suspect, suspect_epoch = null, crashes = w.crashes
+set hi = w.hi, epoch = o.epoch % 9223372036854775807 + 1, suspect = w.suspect, suspect_epoch = null, crashes = w.crashes
 from whole w
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = w.lo
 returning o.lo, o.hi, o.tick, o.position, o.epoch

@@ -79,8 +79,8 @@ from (select number from unnest(:numbers::int[]) u (number) order by number) k
 
 -- name: fetch
 -- The messages of some ranges of positions, in the order of the ranges.
-select w.tick, l.position, l.uri, l.slot, l.payload::text, l.body, l.metadata::text, l.event_id, l.created_at,
-       l.transaction_id
+select w.tick, l.position, l.uri, l.slot, l.payload::text, l.body, l.metadata::text, l.event_id,
+       least(greatest(l.created_at, '0002-01-01Z'), '9998-12-31Z'), l.transaction_id
 from unnest(:ticks::bigint[], :los::bigint[], :his::bigint[]) with ordinality as w (tick, lo, hi, place)
 join {log} l on l.position between w.lo and w.hi
 where (:slots::smallint[] is null or l.slot = any (:slots::smallint[]))

@@ -99,7 +99,7 @@ with before as materialized (
     where o.consumer_group = :group::text and o.uri = :uri::text
 ), moved as (
     update {offsets} o
-    set tick = :tick::bigint, position = :position::bigint, epoch = o.epoch + 1, owner = null, until = null,
+    set tick = :tick::bigint, position = :position::bigint, epoch = o.epoch % 9223372036854775807 + 1, owner = null, until = null,
         updated_at = clock_timestamp()
     where o.consumer_group = :group::text and o.uri = :uri::text
     returning o.lo
@@ -108,7 +108,7 @@ with before as materialized (
     select :group::text, :uri::text, 0, 255, :tick::bigint, :position::bigint, 1
     where not exists (select from {offsets} o where o.consumer_group = :group::text and o.uri = :uri::text)
     on conflict (consumer_group, uri, lo) do update
-    set tick = excluded.tick, position = excluded.position, epoch = n.epoch + 1, owner = null, until = null
+    set tick = excluded.tick, position = excluded.position, epoch = n.epoch % 9223372036854775807 + 1, owner = null, until = null
     returning n.lo
 ), gone as (
     delete from {aside} a
@@ -123,7 +123,9 @@ select lo, pg_notify(:channel::text, 'changed') from (select lo from moved union
 
 -- name: lag
 -- What a group has not read yet, by span: messages, and seconds since the first of them was sequenced.
-select o.consumer_group, o.uri, o.lo, o.hi, o.tick, o.position, o.owner, o.until, o.updated_at,
+select o.consumer_group, o.uri, o.lo, o.hi, o.tick, o.position, o.owner,
+       case when o.until is not null then least(greatest(o.until, '0002-01-01Z'), '9998-12-31Z') end,
+       least(greatest(o.updated_at, '0002-01-01Z'), '9998-12-31Z'),
        coalesce(u.count, 0), coalesce(extract(epoch from clock_timestamp() - u.since)::float8, 0)
 from {offsets} o
 left join lateral (

@@ -30,8 +30,8 @@ cross join lateral (
 update {table} t
 set acquired_token = null, acquired_at = null,
     next_attempt_at = clock_timestamp() + make_interval(secs => m.delay),
-    attempts_count = t.attempts_count + m.attempt,
-    deliveries_count = t.deliveries_count + m.attempt - 1,
+    attempts_count = least(t.attempts_count, 9223372036854775806) + m.attempt,
+    deliveries_count = greatest(t.deliveries_count, -9223372036854775807) - (1 - m.attempt),
     first_attempt_at = coalesce(t.first_attempt_at, clock_timestamp()),
     last_attempt_at = clock_timestamp()
 from (
@@ -50,7 +50,8 @@ returning t.id, t.next_attempt_at
 -- name: settle_release
 -- Gives back messages whose lease still stands; a delivery that never began is not counted.
 update {table} t
-set acquired_token = null, acquired_at = null, deliveries_count = t.deliveries_count - m.uncounted
+set acquired_token = null, acquired_at = null,
+    deliveries_count = greatest(t.deliveries_count, -9223372036854775807) - m.uncounted
 from (
     select p.place, d.uncounted
     from unnest(:ids::bigint[], :tokens::uuid[], :uncounted::int[]) as d (id, token, uncounted)
@@ -84,7 +85,7 @@ insert into {dead} (original_id, message_id, queue, payload, headers, key, prior
                     deliveries_count, created_at, first_attempt_at, last_attempt_at, failed_at, failure_reason,
                     last_exception, error_type, error_message, traceback)
 select g.id, g.message_id, g.queue, g.payload, g.headers, g.key, g.priority, g.timer_id,
-       g.attempts_count + v.attempt, g.deliveries_count, g.created_at,
+       least(g.attempts_count, 9223372036854775806) + v.attempt, g.deliveries_count, g.created_at,
        coalesce(g.first_attempt_at, clock_timestamp()), clock_timestamp(), clock_timestamp(), v.reason,
        v.exception, v.error_type, v.error_message, v.traceback
 from gone g
@@ -96,7 +97,7 @@ returning original_id
 -- Keeps failed messages, out of reach of every claim, where the dead letters cannot be written.
 update {table} t
 set acquired_token = null, acquired_at = null, next_attempt_at = 'infinity',
-    attempts_count = t.attempts_count + 1, last_attempt_at = clock_timestamp(),
+    attempts_count = least(t.attempts_count, 9223372036854775806) + 1, last_attempt_at = clock_timestamp(),
     headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('x-outbox-failure', m.reason)
 from (
     select p.place, d.reason

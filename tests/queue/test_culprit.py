@@ -7,8 +7,8 @@ import pytest
 
 from faststream_outbox.events import table as told
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.queue.culprit import is_bad_line
-from faststream_outbox.sql import Statement
+from faststream_outbox.queue.culprit import ANSWERS, is_bad_line
+from faststream_outbox.sql import Statement, statements
 from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
@@ -153,3 +153,11 @@ async def test_the_count_of_deliveries_does_not_overflow(rig: Rig) -> None:
 )
 def test_errors_of_the_line_are_told_from_errors_of_the_message(error: Exception, *, is_bad: bool) -> None:
     assert is_bad_line(error) is is_bad
+
+
+async def test_rows_are_named_as_the_statements_name_their_columns(rig: Rig) -> None:
+    async with rig.engine.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        for question, row in ANSWERS.items():
+            prepared = await driver.prepare(statements("claim", rig.client.names)[question].dollar)
+            assert [column.name for column in prepared.get_attributes()] == [*row._fields]

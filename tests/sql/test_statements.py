@@ -94,6 +94,13 @@ def test_dead_letter_part_is_there_with_the_table_only() -> None:
     assert "dead" not in without.replace("held_by_dead", "")
 
 
+def test_a_name_that_looks_like_the_place_of_another_is_a_name() -> None:
+    statement = statements("settle", Names(table='"{dead}"', dead='"{table}"', channel="c"))["settle_dead"]
+    assert statement.dollar.count('insert into "{table}"') == 1
+    assert statement.dollar.count('delete from "{dead}"') == 1
+    assert statement.pyformat.count('insert into "{table}"') == 1
+
+
 def test_statement_that_needs_the_dead_letters_says_so() -> None:
     with pytest.raises(InvalidOption, match="dlq_table=make_dlq_table"):
         statements("settle", BARE)["settle_dead"]
@@ -109,7 +116,7 @@ def test_statements_of_the_same_names_are_the_same_object() -> None:
     assert statements("claim", NAMES) is not statements("claim", BARE)
 
 
-@pytest.mark.parametrize("name", ["my outbox", 'out"box', "100%", ":queue", "a:b::c", "%(queue)s", "$1", "Ω"])
+@pytest.mark.parametrize("name", ["my outbox", 'out"box', "100%", ":queue", "a:b::c", "%(queue)s", "$1", "Ω", "{dead}"])
 async def test_awkward_table_names_work(name: str, driver_engine: AsyncEngine) -> None:
     table: Table = make_outbox_table(MetaData(), name)
     async with driver_engine.connect() as connection:
