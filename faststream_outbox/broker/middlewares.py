@@ -26,6 +26,7 @@ from faststream_outbox.log.message import EVENT_ID
 from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, Done, Retry
 from faststream_outbox.service import unbroken
 from faststream_outbox.sql.isolation import is_conflict
+from faststream_outbox.sql.through import end
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.subscriber import OutboxSubscriber
@@ -164,6 +165,7 @@ class OutboxMiddleware(BaseMiddleware):
                 isinstance(decision, Done) or (decision is None and not subscriber.is_manual) for decision in decided
             )
             if not (is_done and finished):
+                end(session)
                 await session.rollback()
                 if is_done and len(claims) > 1:
                     _take_back(claims, is_manual=subscriber.is_manual)
@@ -172,6 +174,7 @@ class OutboxMiddleware(BaseMiddleware):
                 return
             try:
                 await subscriber.settle_within(session, claims)
+                end(session)
                 await unbroken(subscriber.commit(session, claims))
             except BaseException as error:
                 if all(claim.decision is SETTLED for claim in claims):
@@ -185,4 +188,5 @@ class OutboxMiddleware(BaseMiddleware):
                 await session.rollback()
                 raise
         finally:
+            end(session)
             await session.close()

@@ -44,7 +44,7 @@ from faststream_outbox.log.message import OutboxMessage as TopicMessage
 from faststream_outbox.log.slots import uri_of
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, publish, publish_sync
-from faststream_outbox.sql.through import AnySession, AnySyncSession
+from faststream_outbox.sql.through import AnySession, AnySyncSession, check_open
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.config import OutboxBrokerConfig
@@ -124,9 +124,10 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         """The transaction that a command belongs to; None if it may have one of its own."""
         of_handler: Any = self._config.fd_config.context.get_local(SESSION)
         session: Any = of_handler if cmd.session is None else cmd.session
+        check_open(session)
         if cmd.may_commit and session is not of_handler:
             # Dependencies of the handler have ended: what is written now would never be committed.
-            raise InvalidMessage(_ENDED_SESSION)
+            raise InvalidMessage(_SESSION_OF_A_DEPENDENCY)
         if session is None and not (self._config.autocommit or cmd.may_commit):
             raise SessionRequired(_WITHOUT_SESSION)
         return cast("AnySession | None", session)
@@ -232,7 +233,7 @@ def _message_ids(cmd: OutboxPublishCommand) -> Sequence[UUID | None]:
     return cmd.message_ids or [None] * count
 
 
-_ENDED_SESSION = (
+_SESSION_OF_A_DEPENDENCY = (
     "The session of this OutboxResponse may have ended with the dependencies of its handler. It is used while they are "
     "open if the response has a queue or a topic of its own: queue=…. Else leave the session out: the message is then "
     "published in the transaction of a transactional handler, or in one of its own."

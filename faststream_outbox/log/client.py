@@ -203,8 +203,8 @@ class LogClient:
         return self._suspicion
 
     def open_session(self) -> AsyncSession:
-        """A session for a transactional handler."""
-        return AsyncSession(self.engine, expire_on_commit=False)
+        """A session for a transactional handler, which cannot be used any more once it is closed."""
+        return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
 
     def published(self, _: Hint) -> None:
         """Messages of this process were committed."""

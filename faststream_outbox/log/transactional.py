@@ -5,7 +5,8 @@ savepoint and set aside in the same commit. Where the whole does not commit, its
 one, so that only the guilty one fails. Effects in this database happen exactly once. Used by `Outbox`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -20,6 +21,7 @@ from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import DONE, Retry
 from faststream_outbox.service import unbroken
 from faststream_outbox.sql.isolation import BEGINNINGS, CONFLICT, is_conflict
+from faststream_outbox.sql.through import end
 
 TransactionalSubscriber = Callable[[OutboxMessage, AsyncSession], Awaitable[object]]
 
@@ -100,8 +102,7 @@ async def _in_one(
     reached: Cursor | None = None
     # Before the spans are held, if they have to be: then they could not be cut any more.
     may_run = handling.may_run(deliveries[0])
-    # A handler that ends the transaction itself is refused by the inner of the two.
-    async with reader.client.open_session() as session, session.begin():
+    async with _transaction(handling) as session:
         is_strict = await _held(handling, session)
         allow = _refuse_commit(session)
         for number, delivery in enumerate(deliveries):
@@ -120,8 +121,21 @@ async def _in_one(
             return deliveries
         allow()
         await reader.settle_within(session, batch, reached, batch.done)
+        end(session)
         handling.reached = await unbroken(_commit(handling, session, reached))
     return [delivery for delivery in deliveries if delivery.cursor > reached]
+
+
+@asynccontextmanager
+async def _transaction(handling: Handling) -> AsyncGenerator[AsyncSession, None]:
+    """A transaction for handlers, whose session is refused afterwards."""
+    async with handling.reader.client.open_session() as session:
+        try:
+            # A handler that ends the transaction itself is refused by this one.
+            async with session.begin():
+                yield session
+        finally:
+            end(session)
 
 
 class OwnCommit(OutboxError, RuntimeError):

@@ -298,8 +298,8 @@ class OutboxClient:
         await begin(session, lock)
 
     def open_session(self) -> AsyncSession:
-        """A session for a transactional handler."""
-        return AsyncSession(self.engine, expire_on_commit=False)
+        """A session for a transactional handler, which cannot be used any more once it is closed."""
+        return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
 
     def abandon(self, worker: Worker) -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""

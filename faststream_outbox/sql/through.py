@@ -2,23 +2,45 @@
 
 SQLAlchemy sessions and connections, asyncpg connections, psycopg connections and anything with a
 psycopg cursor (Django's `connection` too). The statement runs in the caller's transaction, if there
-is one; nothing is flushed, begun or committed here. Used by `publish` and by settling inside a
-handler's transaction.
+is one; nothing is flushed, begun or committed here. The session of a transactional handler is refused once that
+has ended. Used by `publish` and by settling inside a handler's transaction.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from faststream_outbox.errors import UnsupportedSession
+from faststream_outbox.errors import SessionRequired, UnsupportedSession
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import Statement, statements
 
 Rows = Sequence[Sequence[Any]]
+
+_ENDED: WeakSet[Any] = WeakSet()
+_ENDED_SESSION = (
+    "The transactional handler that this session belongs to has ended, and so has its transaction: what is written now "
+    "would never be committed. Publish before the handler returns, which may await its tasks; or open a session of "
+    "your own: async with AsyncSession(engine) as session, session.begin(): await broker.publish(…, session=session)."
+)
+
+
+def end(session: AsyncSession) -> None:
+    """Refuse a handler's session from now on: whoever still has it could begin a transaction that nobody ends."""
+    _ENDED.add(session)
+    sync: object = getattr(session, "sync_session", None)
+    if isinstance(sync, Session):
+        _ENDED.add(sync)
+
+
+def check_open(session: object) -> None:
+    """Refuse the session of a transactional handler that has ended."""
+    if session in _ENDED:
+        raise SessionRequired(_ENDED_SESSION)
 
 
 class AsyncpgConnection(Protocol):
@@ -152,6 +174,7 @@ async def through(given: AnySession, table: Table, dlq_table: Table | None = Non
     # Whatever its type says, it may be anything.
     session: Any = given() if isinstance(given, async_scoped_session) else given
     if isinstance(session, AsyncSession):
+        check_open(session)
         connection = await session.connection(bind_arguments={"clause": table})
         return _alchemy(connection, session.sync_session, table, dlq_table)
     if isinstance(session, AsyncConnection):
@@ -172,6 +195,7 @@ def through_sync(given: AnySyncSession, table: Table, dlq_table: Table | None = 
     """Open up a sync session or connection, or say what can be passed instead."""
     session: Any = given() if isinstance(given, scoped_session) else given
     if isinstance(session, Session):
+        check_open(session)
         connection = session.connection(bind_arguments={"clause": table})
         return _alchemy(connection, session, table, dlq_table)
     if isinstance(session, Connection):
