@@ -54,6 +54,12 @@ class CrashLoop(OutboxError, RuntimeError):
     """Processes died again and again while this message ran; kept with the message, never raised."""
 
 
+class MissingRight(OutboxError, RuntimeError):
+    """The database role may not do what was asked of it; says which right it needs, and on what."""
+
+    sqlstate = "42501"
+
+
 class ConnectionUnusable(OutboxError, RuntimeError):
     """A connection of the library's own cannot do what is needed of it, and trying again will not help."""
 

@@ -145,6 +145,9 @@ class MemoryTables:
             for body, message_id in zip(values["payloads"], values["message_ids"], strict=True)
         ]
 
+    def _publish_new_timers(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        return self._publish_timers({**values, "conflicts": ["ignore"] * len(values["timer_ids"])}, now)
+
     def _publish_timers(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for one in _each(values):
             timer = one["timer_id"]

@@ -85,7 +85,7 @@ _MISSING = "A table or a column is missing: run your migrations; `broker.validat
 _ADVICE = {
     "42P01": _MISSING,
     "42703": _MISSING,
-    "42501": "The role may not do this: GRANT it the rights of a worker. ",
+    "42501": "The role lacks a right: GRANT it those of a worker, or of a consumer, in docs/security.md. ",
 }
 
 

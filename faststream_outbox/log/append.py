@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-from faststream_outbox.errors import InvalidOption, OutboxError
+from faststream_outbox.errors import InvalidOption, MissingRight, OutboxError
 from faststream_outbox.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.sql import Statement, Statements, statements
@@ -174,7 +174,11 @@ async def append(
         raise _reason(rows, ids, await opened.fetch(_sql(opened, tables)["taken"], {"event_ids": ids})) from error
     problem = _problem(rows, written, on_duplicate)
     if problem is not None:
-        await opened.fetch(*_withdrawal(opened, tables, written))
+        try:
+            if written:
+                await opened.fetch(*_withdrawal(opened, tables, written))
+        except MissingRight as error:
+            raise _unwithdrawn(problem) from error
         raise problem
     _wake(opened, tell)
     return Token(tuple(row[0] for row in written))
@@ -221,10 +225,19 @@ def _append(
         raise _reason(rows, ids, opened.fetch_sync(_sql(opened, tables)["taken"], {"event_ids": ids})) from error
     problem = _problem(rows, written, on_duplicate)
     if problem is not None:
-        opened.fetch_sync(*_withdrawal(opened, tables, written))
+        try:
+            if written:
+                opened.fetch_sync(*_withdrawal(opened, tables, written))
+        except MissingRight as error:
+            raise _unwithdrawn(problem) from error
         raise problem
     _wake(opened, tell)
     return Token(tuple(row[0] for row in written))
+
+
+def _unwithdrawn(problem: OutboxError) -> OutboxError:
+    """The problem of a role that may not delete: what it wrote goes away with its transaction alone."""
+    return type(problem)(f"{problem} Roll the transaction back: the role may not DELETE what the call has written.")
 
 
 def _withdrawal(opened: Through, tables: LogTables, written: Rows) -> tuple[Statement, dict[str, Any]]:

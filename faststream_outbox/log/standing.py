@@ -24,6 +24,7 @@ from faststream_outbox.log.slots import checked_filter, checked_group
 from faststream_outbox.log.spans import Cursor
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.sql import statements
+from faststream_outbox.sql.rights import REFUSED, sqlstate_of
 from faststream_outbox.sql.through import AnySession
 
 
@@ -38,6 +39,7 @@ class Standing:
     engine: AsyncEngine
     tables: LogTables
     client: LogClient
+    _may_sequence: bool = True
 
     @property
     def events(self) -> Events:
@@ -137,7 +139,7 @@ class Standing:
         """
         if consumer_group is not None:
             await check_known(self.client.ask, consumer_group, uri, self.client.groups)
-        await self.client.sequencer.catch_up()
+        await self._catch_up_if_allowed()
         return await lags(self.client.operator_wire, self.client.names, consumer_group, uri)
 
     async def lag_by_slot(self, consumer_group: str, uri: str = "") -> dict[int, tuple[int, float]]:
@@ -148,8 +150,18 @@ class Standing:
         """
         group = group_of(consumer_group, uri)
         await check_known(self.client.ask, group.name, group.uri, self.client.groups)
-        await self.client.sequencer.catch_up()
+        await self._catch_up_if_allowed()
         return await lags_by_slot(self.client.operator_wire, self.client.names, group)
+
+    async def _catch_up_if_allowed(self) -> None:
+        """Sequence what is visible; whoever may only look sees what others have sequenced."""
+        if self._may_sequence:
+            try:
+                await self.client.sequencer.catch_up()
+            except Exception as error:
+                if sqlstate_of(error) != REFUSED:
+                    raise
+                self._may_sequence = False
 
     async def open_gaps(self, age: float = 1.0) -> list[dict[str, Any]]:
         """Numbers that are drawn and not visible for so many seconds, with the sessions that may own them.

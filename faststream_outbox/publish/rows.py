@@ -128,7 +128,10 @@ def insertion(rows: Sequence[CheckedEnvelope]) -> tuple[str, Mapping[str, Any]]:
     }
     if is_without_timers:
         return "publish_many", values
-    return "publish_timers", values | {"timer_ids": timer_ids, "conflicts": conflicts}
+    values["timer_ids"] = timer_ids
+    if conflicts.count("ignore") == len(rows):
+        return "publish_new_timers", values
+    return "publish_timers", values | {"conflicts": conflicts}
 
 
 def _is_one_value(column: list[Any]) -> bool:

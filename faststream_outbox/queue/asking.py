@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from faststream_outbox.queue import clock
-from faststream_outbox.queue.culprit import Culprits, Doubt
+from faststream_outbox.queue.culprit import Culprits, Doubt, may_be_of_one
 from faststream_outbox.queue.intake import Intake
 from faststream_outbox.queue.unheard import Unheard
 from faststream_outbox.queue.worker import Worker
@@ -62,6 +62,11 @@ class Asking:
     def is_quick(self, took: float) -> bool:
         """Whether the claim could have brought twice as many in its time."""
         return took < QUICK * self._wire.timeout
+
+    def suspect(self, doubt: Doubt) -> None:
+        """A claim of one message failed: find out about that message, if it can be to blame."""
+        if may_be_of_one(doubt.error):
+            self.doubts = [doubt]
 
     async def examine(self) -> None:
         """Find out about the message that was last in doubt."""

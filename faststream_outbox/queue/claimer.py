@@ -225,7 +225,7 @@ class Claimer:
             if isinstance(error, TimeoutError) and lane.floor_at is None and self._server_now is not None:
                 lane.skip(self._server_now)
         if is_alone and quotas[0][2] == 1:
-            self._asking.doubts = [doubt_of_lane(quotas[0][1].queue, values, error)]
+            self._asking.suspect(doubt_of_lane(quotas[0][1].queue, values, error))
 
     async def _claim_found(self, wanted: dict[int, tuple[Worker, str]]) -> None:
         token = uuid4()
@@ -240,7 +240,7 @@ class Claimer:
         except Exception as error:
             self._most_strays = max(1, len(wanted) // 2)
             if len(wanted) == 1:
-                self._asking.doubts = [doubt_of_message(values, error)]
+                self._asking.suspect(doubt_of_message(values, error))
             else:
                 for number, (worker, queue) in wanted.items():
                     self._workers.get(worker, Intake((), worker.options)).strays[number] = queue

@@ -107,7 +107,7 @@ class KeyedClaims:
             is_alone = len(wanted) == 1 and run == 1
             open_[worker].suspect(key, priority, now, alone=is_alone)
             if is_alone:
-                self._asking.doubts = [doubt_of_key(*key, worker.options.lease_ttl_seconds, error)]
+                self._asking.suspect(doubt_of_key(*key, worker.options.lease_ttl_seconds, error))
 
     async def _find_keys(self, intake: Intake, lanes: list[Lane]) -> None:
         values = places(lanes) | {"quotas": [KEY_WINDOW] * len(lanes)}

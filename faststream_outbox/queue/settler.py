@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from faststream_outbox.queue.worker import Worker
 
 SAY_AGAIN_SECONDS = 30.0
-"""An outage that goes on is told again after this time."""
+"""An outage that goes on is told again after this time, then after twice that time, and so on."""
+LONGEST_SILENCE = 3600.0
 
 LAST_SECONDS = 2.0
 """How long the last outcomes of a program that ends without a stop may take."""
@@ -62,7 +63,9 @@ class Settler:
         self._writing: list[Ended] = []
         self._unsure: set[Claim] = set()
         self._failing_since: dict[Pending, float] = {}
-        self._said_at = 0.0
+        self._said = ""
+        self._say_at = 0.0
+        self._silence = SAY_AGAIN_SECONDS
         self._wake = asyncio.Event()
 
     @property
@@ -239,12 +242,16 @@ class Settler:
             since = min(self._failing_since.values())
             del self._failing_since[pending]
             if not self._failing_since:
+                self._said, self._say_at, self._silence = "", 0.0, SAY_AGAIN_SECONDS
                 self._events.emit(told.ConnectionRestored("settle", now - since))
 
     def _failed(self, pending: Pending, now: float, error: Exception) -> None:
-        if pending not in self._failing_since or now - self._said_at >= SAY_AGAIN_SECONDS:
-            self._said_at = now
-            self._failing_since.setdefault(pending, now)
+        # All kinds fail alike where the server is away or a right is missing: that is one piece of news.
+        is_news = pending not in self._failing_since and repr(error) != self._said
+        self._failing_since.setdefault(pending, now)
+        if is_news or now >= self._say_at:
+            self._said, self._say_at = repr(error), now + self._silence
+            self._silence = min(2 * self._silence, LONGEST_SILENCE)
             self._events.emit(told.ConnectionLost("settle", error))
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:

@@ -30,6 +30,20 @@ from unnest(:queues::text[], :payloads::bytea[], :headers::text[], :due_ats::tim
 order by m.place
 returning id
 
+-- name: publish_new_timers
+-- As publish_timers, where every timer_id that is taken is left: needs no right to change rows.
+insert into {table} (queue, payload, headers, created_at, next_attempt_at, key, priority, message_id, timer_id)
+select m.queue, m.payload, m.headers::jsonb, statement_timestamp(),
+       coalesce(m.due_at, statement_timestamp() + make_interval(secs => m.due_in)),
+       m.key, m.priority, coalesce(m.message_id, gen_random_uuid()), m.timer_id
+from unnest(:queues::text[], :payloads::bytea[], :headers::text[], :due_ats::timestamptz[], :due_ins::float8[],
+            :keys::text[], :priorities::smallint[], :message_ids::uuid[], :timer_ids::text[])
+     with ordinality
+     as m (queue, payload, headers, due_at, due_in, key, priority, message_id, timer_id, place)
+order by m.place
+on conflict (queue, timer_id) where timer_id is not null do nothing
+returning id, queue, timer_id
+
 -- name: publish_timers
 -- Inserts messages of which some have a timer_id; a taken timer_id is left, replaced, or replaced if that is later.
 with m as materialized (

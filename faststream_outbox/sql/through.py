@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session, scoped_session
 from faststream_outbox.errors import SessionRequired, UnsupportedSession
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import Statement, statements
+from faststream_outbox.sql.rights import hide_parameters, missing_right
 
 Rows = Sequence[Sequence[Any]]
 
@@ -103,28 +104,44 @@ class Through:
 
     async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Rows:
         """Run a statement in the caller's transaction, with `await`."""
-        match self.style:
-            case "alchemy":
-                call = _driver_call(self.connection, statement, values)
-                return cast("Rows", (await self.connection.exec_driver_sql(*call)).fetchall())
-            case "asyncpg":
-                return cast("Rows", await self.connection.fetch(statement.dollar, *statement.arguments(values)))
-            case _:
-                async with self.connection.cursor() as cursor:
-                    cursor.row_factory = _tuples
-                    await cursor.execute(statement.pyformat, values)
-                    return cast("Rows", await cursor.fetchall())
+        try:
+            match self.style:
+                case "alchemy":
+                    call = _driver_call(self.connection, statement, values)
+                    return cast("Rows", (await self.connection.exec_driver_sql(*call)).fetchall())
+                case "asyncpg":
+                    return cast("Rows", await self.connection.fetch(statement.dollar, *statement.arguments(values)))
+                case _:
+                    async with self.connection.cursor() as cursor:
+                        cursor.row_factory = _tuples
+                        await cursor.execute(statement.pyformat, values)
+                        return cast("Rows", await cursor.fetchall())
+        except Exception as error:
+            _explain(error, statement)
+            raise
 
     def fetch_sync(self, statement: Statement, values: Mapping[str, Any]) -> Rows:
         """Run a statement in the caller's transaction, without an event loop."""
-        if self.style == "alchemy":
-            call = _driver_call(self.connection, statement, values)
-            return cast("Rows", self.connection.exec_driver_sql(*call).fetchall())
-        with self.connection.cursor() as cursor:
-            if type(cursor).__module__.partition(".")[0] == "psycopg":
-                cursor.row_factory = _tuples
-            cursor.execute(statement.pyformat, values)
-            return [tuple(row.values()) if isinstance(row, Mapping) else row for row in cursor.fetchall()]
+        try:
+            if self.style == "alchemy":
+                call = _driver_call(self.connection, statement, values)
+                return cast("Rows", self.connection.exec_driver_sql(*call).fetchall())
+            with self.connection.cursor() as cursor:
+                if type(cursor).__module__.partition(".")[0] == "psycopg":
+                    cursor.row_factory = _tuples
+                cursor.execute(statement.pyformat, values)
+                return [tuple(row.values()) if isinstance(row, Mapping) else row for row in cursor.fetchall()]
+        except Exception as error:
+            _explain(error, statement)
+            raise
+
+
+def _explain(error: Exception, statement: Statement) -> None:
+    """Raise what says which right is missing, if one is; otherwise keep the message out of the error's text."""
+    hide_parameters(error)
+    missing = missing_right(error, statement)
+    if missing is not None:
+        raise missing from error
 
 
 def _tuples(cursor: Any) -> Any:

@@ -44,6 +44,13 @@ async def timer(two: Two, number: int, conflict: str = "ignore", name: str = "t"
     return await two.ask("publish_timers", **several(one))
 
 
+async def test_new_timers_leave_the_ones_that_are_there(two: Two) -> None:
+    await timer(two, 1)
+    many = [message(2), message(3) | {"timer_id": "t"}, message(4) | {"timer_id": "u"}]
+    await two.ask("publish_new_timers", **several(*({"timer_id": None, **one} for one in many)))
+    await two.compare()
+
+
 async def test_one_message_is_published_with_its_fields(two: Two) -> None:
     await two.ask("publish_one", **message(7, headers='{"b": 1, "a": [null, "x"]}', key="k", priority=-3, due_in=200.0))
     await two.compare()

@@ -20,7 +20,8 @@ from faststream_outbox.sql.wire import Wire
 
 FILES = {
     "publish": (
-        "publish_one", "publish_many", "publish_timers", "cancel_timer", "unprocessed", "unprocessed_of_queue",
+        "publish_one", "publish_many", "publish_timers", "publish_new_timers", "cancel_timer", "unprocessed",
+        "unprocessed_of_queue",
     ),
     "claim": (
         "claim", "claim_found", "claimable", "claim_keys", "find_keys", "walk_keys", "head_of_key", "exists",

@@ -30,8 +30,10 @@ def message(**fields: Any) -> Envelope:
         ([message(), message(queue="b")], "publish_many"),
         ([message(), message(priority=1)], "publish_many"),
         ([message(), message(activate_in=timedelta(seconds=1))], "publish_many"),
-        ([message(timer_id="t")], "publish_timers"),
-        ([message(), message(timer_id="t")], "publish_timers"),
+        ([message(timer_id="t")], "publish_new_timers"),
+        ([message(), message(timer_id="t")], "publish_new_timers"),
+        ([message(timer_id="s"), message(timer_id="t", timer_conflict="extend")], "publish_timers"),
+        ([message(timer_id="t", timer_conflict="replace")], "publish_timers"),
     ],
 )
 def test_simplest_statement_is_chosen(envelopes: list[Envelope], name: str) -> None:

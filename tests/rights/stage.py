@@ -1,0 +1,81 @@
+"""Tables in a schema of their own, the roles of the security page on them, and engines that act as one of the roles.
+
+The roles' search path does not lead to the tables, and nobody may create anything there.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Engine, MetaData, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from faststream_outbox import make_dlq_table, make_outbox_table
+from faststream_outbox.log import make_log_tables
+from faststream_outbox.schema.log_tables import LogNames, LogTables
+from faststream_outbox.schema.names import Names
+from tests.rights.grants import ROLES, granted
+
+SCHEMA = "messages"
+
+
+class Stage:
+    """Everything that the roles work on."""
+
+    def __init__(self, builder: Engine, url: URL) -> None:
+        self._builder = builder
+        self._url = url
+        self.metadata = MetaData(schema=SCHEMA)
+        self.table: Table = make_outbox_table(self.metadata)
+        self.dlq_table: Table = make_dlq_table(self.metadata)
+        self.log_tables: LogTables = make_log_tables(self.metadata, "outbox_log")
+        self.names = Names.of(self.table, self.dlq_table)
+        self.log_names = LogNames.of(self.log_tables)
+
+    def execute(self, *statements: str) -> None:
+        """Run statements as the owner, with the schema in the path."""
+        with self._builder.begin() as connection:
+            connection.execute(text(f"SET LOCAL search_path = {SCHEMA}"))
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    def ask(self, statement: str) -> Sequence[Any]:
+        """The rows that the owner sees."""
+        with self._builder.begin() as connection:
+            connection.execute(text(f"SET LOCAL search_path = {SCHEMA}"))
+            return connection.exec_driver_sql(statement).all()
+
+    def engine(self, role: str, driver: str = "asyncpg") -> AsyncEngine:
+        """An engine whose connections act as the role."""
+        arguments: dict[str, Any] = (
+            {"server_settings": {"role": role}} if driver == "asyncpg" else {"options": f"-c role={role}"}
+        )
+        return create_async_engine(self._url.set(drivername=f"postgresql+{driver}"), connect_args=arguments)
+
+    def build(self) -> None:
+        """Make the tables and the roles, and grant what the page says."""
+        self.clear()
+        self.execute(f"CREATE SCHEMA {SCHEMA}", *(f"CREATE ROLE {role}" for role in ROLES))
+        with self._builder.begin() as connection:
+            self.metadata.create_all(connection)
+        self.execute(*(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {role}" for role in ROLES), *granted())
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+        there = self.ask(f"SELECT rolname FROM pg_roles WHERE rolname IN ({', '.join(map(repr, ROLES))})")
+        self.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+        self.execute(*(f"DROP OWNED BY {role}; DROP ROLE {role}" for (role,) in there))
+
+    def empty(self) -> None:
+        """Delete every row, and begin the numbers anew."""
+        tables = ", ".join(table.name for table in self.metadata.sorted_tables)
+        self.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+
+    @contextmanager
+    def without(self, *statements: str) -> Iterator[None]:
+        """Run statements, and have every right of the page again afterwards."""
+        self.execute(*statements)
+        try:
+            yield
+        finally:
+            self.execute(*granted())

@@ -1,0 +1,100 @@
+"""The grants of the security page let each role run its statements, and every single one of them is needed."""
+
+import re
+from importlib import resources
+
+import psycopg
+import pytest
+from sqlalchemy import URL
+
+import faststream_outbox.sql as package
+from faststream_outbox.sql import Statement, statements
+from tests.cases import case
+from tests.rights.grants import ROLES, rights
+from tests.rights.stage import Stage
+
+OF_THE_LOG = ("aside", "group", "log", "position", "tick")
+PRODUCING = ("publish_one", "publish_alike", "publish_many", "publish_new_timers", "notify")
+LOOKING = {
+    "control": ("paused", "known_queue", "queues", "ping"),
+    "dead": ("frontier", "count_dead", "list_dead", "group_dead"),
+    "publish": ("unprocessed", "unprocessed_of_queue"),
+    "aside": ("list_aside",),
+    "tick": ("ticks_after", "open_gaps"),
+    "position": (
+        "low_water", "known_group", "groups", "place_of", "position_of_event", "place_of_pair", "place_before",
+        "last_place", "lag", "lag_by_slot", "unread", "retained", "dead_groups",
+    ),
+}  # fmt: skip
+APPENDING = ("append", "append_one", "append_whole", "taken", "lock_keys")
+READING = {
+    "log": ("fetch",),
+    "aside": ("blocked", "fetch_aside", "drop_missed", "settle_aside"),
+    "position": ("place_before", "last_place"),
+}
+
+
+def named(file: str) -> list[str]:
+    source = resources.files(package).joinpath(f"{file}.sql").read_text(encoding="utf-8")
+    return re.findall(r"^-- name: (\w+)$", source, re.MULTILINE)
+
+
+def whole(*files: str) -> list[tuple[str, str]]:
+    return [(file, name) for file in files for name in named(file)]
+
+
+def picked(names: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(file, name) for file, of_file in names.items() for name in of_file]
+
+
+JOBS = {
+    "outbox_producer": picked({"publish": PRODUCING}),
+    "outbox_scheduler": picked({"publish": (*PRODUCING, "publish_timers", "cancel_timer")}),
+    "outbox_worker": [*whole("claim", "settle"), ("control", "last_id")],
+    "outbox_publisher": picked({"log": APPENDING}),
+    "outbox_consumer": [*whole("group", "tick"), *picked(READING)],
+    "outbox_operator": [
+        *whole("control", "dead", "position", "aside", "tick"),
+        *picked({"publish": ("unprocessed", "unprocessed_of_queue")}),
+    ],
+    "outbox_viewer": picked(LOOKING),
+}
+
+
+def job(stage: Stage, role: str) -> list[Statement]:
+    return [statements(file, stage.log_names if file in OF_THE_LOG else stage.names)[name] for file, name in JOBS[role]]
+
+
+def refused(connection: psycopg.Connection, statement: Statement) -> bool:
+    """Whether the server refuses the statement for want of a right; with no values, most of them find nothing to do."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(statement.pyformat, dict.fromkeys(statement.parameters))
+    except psycopg.errors.InsufficientPrivilege:
+        return True
+    except (psycopg.errors.DataError, psycopg.errors.IntegrityError):
+        return False
+    return False
+
+
+@pytest.fixture
+def connection(database_url: URL):
+    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_may_run_its_statements(stage: Stage, role: str, connection: psycopg.Connection) -> None:
+    connection.execute(f"SET ROLE {role}")
+    assert [statement.name for statement in job(stage, role) if refused(connection, statement)] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_right_of_a_table_is_granted_in_vain(stage: Stage, role: str, connection: psycopg.Connection) -> None:
+    connection.execute(f"SET ROLE {role}")
+    own = [right for right in rights(role) if not right.on.startswith("SEQUENCE")]
+    assert own
+    for right in own:
+        with case(right.revoke), stage.without(right.revoke):
+            assert any(refused(connection, statement) for statement in job(stage, role))

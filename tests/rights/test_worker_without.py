@@ -1,0 +1,82 @@
+"""A worker that lacks a right parks and loses nothing, says so once, asks ever more seldom, and goes on when it may."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from faststream_outbox.events.table import ConnectionLost, MessageSetApart, OutcomeRefused
+from faststream_outbox.queue import DONE, Claim, Dead, OutboxClient, Worker
+from faststream_outbox.service import pause_after
+from faststream_outbox.sql import Statement
+from faststream_outbox.sql.wire import Wire
+from tests.rights.stage import Stage
+from tests.waiting import eventually
+
+TRIES = 6
+"""More than it takes to set a message apart that cannot be fetched, or to park an outcome that is refused."""
+
+MISSING = {
+    "to lease": "UPDATE (acquired_token) ON outbox",
+    "to count deliveries": "UPDATE (deliveries_count) ON outbox",
+    "to finish": "DELETE ON outbox",
+    "to write dead letters": "INSERT (error_type) ON outbox_dlq",
+    "to number dead letters": "USAGE ON SEQUENCE outbox_dlq_id_seq",
+    "to know the dead": "SELECT (key) ON outbox_dlq",
+    "to look": "SELECT ON outbox",
+}
+
+
+@pytest.fixture
+def failed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each statement was refused."""
+    failed: Counter[str] = Counter()
+    fetch = Wire.fetch
+
+    async def counted(wire: Wire, statement: Statement, values: Any) -> Any:
+        try:
+            return await fetch(wire, statement, values)
+        except Exception as error:
+            failed[statement.name] += getattr(error, "sqlstate", None) == "42501"
+            raise
+
+    monkeypatch.setattr(Wire, "fetch", counted)
+    return failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
+async def test_nothing_is_parked_or_lost(stage: Stage, missing: str, failed: Counter[str]) -> None:
+    told: list[Any] = []
+    handled: set[bytes] = set()
+
+    async def handle(claim: Claim) -> Any:
+        handled.add(bytes(claim.payload))
+        return Dead() if claim.payload == b"poison" else DONE
+
+    stage.execute("INSERT INTO outbox (queue, payload, key) VALUES ('orders', 'a', NULL), ('orders', 'b', 'k')")
+    stage.execute("INSERT INTO outbox (queue, payload) VALUES ('orders', 'poison')")
+    engine = stage.engine("outbox_worker")
+    client = OutboxClient(engine, stage.table, dlq_table=stage.dlq_table, log=None)
+    client.events.subscribe(told.append, ConnectionLost, MessageSetApart, OutcomeRefused)
+    options = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
+    worker = Worker(engine, stage.table, "orders", handle, client=client, **options)
+    with stage.without(f"REVOKE {missing} FROM outbox_worker"):
+        await worker.start()
+        await eventually(lambda: max(failed.values(), default=0) >= TRIES)
+        lost = stage.ask("SELECT payload FROM outbox WHERE next_attempt_at = 'infinity'")
+        roles = [event.role for event in told if isinstance(event, ConnectionLost)]
+    await eventually(lambda: stage.ask("SELECT count(*) FROM outbox") == [(0,)])
+    await worker.stop()
+    await engine.dispose()
+    assert lost == []
+    assert len(roles) == len(told), told
+    assert roles == list(dict.fromkeys(roles))
+    assert handled == {b"a", b"b", b"poison"}
+    assert stage.ask("SELECT payload FROM outbox_dlq") == [(b"poison",)]
+
+
+def test_pauses_grow() -> None:
+    pauses = [pause_after(failures) for failures in range(1, 12)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 0.1 < 1.0 < pauses[-1] == pause_after(1_000_000)
