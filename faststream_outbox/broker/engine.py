@@ -44,7 +44,7 @@ def given_engine(given: object) -> tuple[AsyncEngine | None, bool]:
 def _checked_address(given: str | URL) -> URL:
     try:
         url = make_url(given)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         # Not repeated, and not chained: there may be a password in it.
         msg = f"The address of the database cannot be read. It looks like this: {_EXAMPLE}"
         raise InvalidOption(msg) from None

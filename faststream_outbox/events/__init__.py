@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from faststream_outbox.events.table import Event
+from faststream_outbox.sql.secrets import hide_parameters
 
 __all__ = ["Event", "Events", "Listener"]
 
@@ -51,4 +52,7 @@ class Events:
                 complaint = (id(listener), type(error))
                 if complaint not in self._complained:
                     self._complained.add(complaint)
-                    logger.exception("A listener of outbox events raised on %s; the engine goes on.", event)
+                    hide_parameters(error)
+                    logger.exception(
+                        "A listener of outbox events raised on %s; the engine goes on.", type(event).__name__
+                    )

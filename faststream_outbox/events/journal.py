@@ -1,4 +1,7 @@
-"""The log as a listener: what an operator must see, and nothing per message that goes well."""
+"""The log as a listener: what an operator must see, and nothing per message that goes well.
+
+A record is one line, whatever names and errors hold, and has no part of a message in it; only a traceback comes below.
+"""
 
 import logging
 from collections.abc import Callable
@@ -6,6 +9,8 @@ from typing import assert_never
 
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
+from faststream_outbox.schema.line import one_line
+from faststream_outbox.sql.secrets import hide_parameters, said
 
 Noteworthy = (
     told.Died
@@ -36,7 +41,7 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
             fate = "kept for an operator" if kept else "deleted"
             return (
                 logging.ERROR,
-                f"Message {id_} of {queue!r} failed for good ({reason}); {fate}: {error!r}",
+                f"Message {id_} of {queue!r} failed for good ({reason}); {fate}: {said(error)}",
                 None,
             )
         case told.LeaseLost(queue=queue, id=id_, phase=phase):
@@ -48,10 +53,10 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
                 None,
             )
         case told.OutcomeRefused(queue=queue, id=id_, error=error):
-            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox."
-            return logging.ERROR, text, error
+            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox: {said(error)}"
+            return logging.ERROR, text, None
         case told.MessageSetApart(queue=queue, id=id_, error=error):
-            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {error!r}"
+            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {said(error)}"
             return logging.ERROR, text, None
         case told.HookFailed(hook=hook, error=error):
             return logging.ERROR, f"{hook} raised.", error
@@ -69,11 +74,11 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
         case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired() | told.MessagesMissed():
             return *_of_log(event), None
         case told.ConnectionLost(role=role, error=error):
-            return logging.WARNING, f"Connection for {role} failed: {error!r}. {_advice(error)}Trying again.", None
+            return logging.WARNING, f"Connection for {role} failed: {said(error)}. {_advice(error)}Trying again.", None
         case told.ConnectionRestored(role=role, outage_seconds=seconds):
             return logging.INFO, f"Connection for {role} works again after {seconds:.1f} s.", None
         case told.ListenerLost(channel=channel, error=error):
-            return logging.WARNING, f"LISTEN on {channel!r} ended: {error!r}. Polling until it is back.", None
+            return logging.WARNING, f"LISTEN on {channel!r} ended: {said(error)}. Polling until it is back.", None
         case told.ListenerDeaf(channel=channel):
             text = f"LISTEN on {channel!r} hears nothing (a pooler in transaction mode?). Polling; set listen_dsn."
             return logging.WARNING, text, None
@@ -120,6 +125,8 @@ def keep_journal(events: Events, logger: logging.Logger) -> Callable[[], None]:
 
     def write(event: Noteworthy) -> None:
         level, text, error = entry(event)
-        logger.log(level, text, exc_info=error)
+        hide_parameters(error)
+        # Not as a format: a name may hold a percent sign.
+        logger.log(level, "%s", one_line(text), exc_info=error)
 
     return events.subscribe(write, *Noteworthy.__args__)

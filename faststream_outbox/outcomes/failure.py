@@ -1,13 +1,16 @@
 """What counts as a failure, and an error as text that PostgreSQL is sure to store.
 
 A dead letter must never fail to be written because of what the handler raised: exceptions whose
-`repr` raises, NUL characters, lone surrogates, megabytes of text. Used by the engines.
+`repr` raises, NUL characters, lone surrogates, megabytes of text. It has no parameters of SQL statements in it, which
+are the application's data. Used by the engines.
 """
 
 import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from faststream_outbox.sql.secrets import hide_parameters
 
 MAX_EXCEPTION = 8192
 MAX_MESSAGE = 8192
@@ -53,6 +56,7 @@ def described(error: BaseException | None, renderer: Renderer | None = None) -> 
     """The error as storable text; `renderer` may supply the `exception` part."""
     if error is None:
         return NO_FAILURE
+    hide_parameters(error)
     name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     try:
         rendered = repr(error) if renderer is None else renderer(error)

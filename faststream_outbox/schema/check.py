@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.schema.catalog import read
 from faststream_outbox.schema.compare import Difference, compare
+from faststream_outbox.schema.line import one_line
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.schema.shape import described
 from faststream_outbox.schema.tables import make_dlq_table, make_outbox_table
@@ -47,7 +48,8 @@ def _refuse(differences: list[Difference]) -> None:
     if differences:
         count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
         lines = [f"The database is not as this version needs it ({count}). Run this, outside a transaction:"]
-        lines.extend(f"-- {item.where}: {item.problem}\n{item.fix}" for item in differences)
+        # A name may hold a line break, and what stands behind it would be run by whoever pastes this.
+        lines.extend(f"-- {one_line(f'{item.where}: {item.problem}')}\n{item.fix}" for item in differences)
         raise SchemaMismatch("\n".join(lines))
 
 

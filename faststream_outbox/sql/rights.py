@@ -7,8 +7,6 @@ it are needed. Pure. Used by `sql.through`, for whatever runs in the caller's se
 
 import re
 
-from sqlalchemy.exc import StatementError
-
 from faststream_outbox.errors import MissingRight
 from faststream_outbox.sql import Statement
 
@@ -55,12 +53,6 @@ def missing_right(error: BaseException, statement: Statement) -> MissingRight | 
     if sqlstate_of(error) != REFUSED:
         return None
     return MissingRight(f"{_said(error)}: {_advice(_said(error), statement)} All roles and their rights: {PAGE}.")
-
-
-def hide_parameters(error: BaseException) -> None:
-    """Keep the values of a statement out of the text of SQLAlchemy's error: they are the message."""
-    if isinstance(error, StatementError):
-        error.hide_parameters = True
 
 
 def _said(error: BaseException) -> str:

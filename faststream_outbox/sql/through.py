@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session, scoped_session
 from faststream_outbox.errors import SessionRequired, UnsupportedSession
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import Statement, statements
-from faststream_outbox.sql.rights import hide_parameters, missing_right
+from faststream_outbox.sql.rights import missing_right
+from faststream_outbox.sql.secrets import hide_parameters
 
 Rows = Sequence[Sequence[Any]]
 

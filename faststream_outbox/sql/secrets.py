@@ -1,0 +1,43 @@
+"""Errors without the values that were sent: those are messages and the application's own data.
+
+SQLAlchemy puts a statement's parameters into the text of its errors, and the server may put the row that it refused
+into its details. Neither belongs into a log. Used for whatever is logged or stored of an error.
+"""
+
+from sqlalchemy.exc import StatementError
+
+MOST_SAID = 1000
+
+
+def hide_parameters(error: BaseException | None) -> None:
+    """Keep parameters out of the text of SQLAlchemy's errors: of this one, its causes, and whatever it groups."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, StatementError):
+            one.hide_parameters = True
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+
+
+def said(error: BaseException | None) -> str:
+    """An error for a line of the log: its type and what it says, of the server's errors only the first sentence."""
+    if error is None:
+        return "None"
+    origin = error.orig if isinstance(error, StatementError) and error.orig is not None else error
+    primary = getattr(getattr(origin, "diag", None), "message_primary", None)
+    try:
+        if primary is not None:
+            text = f"{type(origin).__name__}({primary!r})"
+        elif isinstance(error, StatementError):
+            # SQLAlchemy's errors around asyncpg's have the details on the lines below.
+            text = f"{type(error).__name__}({(str(origin).splitlines() or [''])[0]!r})"
+        else:
+            text = repr(error)
+    except Exception as problem:  # noqa: BLE001 - the user's own class; the log must not fail
+        text = f"{type(error).__name__} ({type(problem).__name__} while rendering it)"
+    return text if len(text) <= MOST_SAID else text[: MOST_SAID - 1] + "…"
