@@ -89,9 +89,10 @@ def test_sql_to_paste_holds_no_line_of_a_stranger() -> None:
 def refused(database_url: URL) -> DBAPIError:
     """An error of SQLAlchemy's with parameters, and with a row in its details."""
     engine = create_engine(database_url.set(drivername="postgresql+psycopg"))
-    with engine.connect() as connection, pytest.raises(DBAPIError) as failure:
+    with engine.connect() as connection:
         connection.execute(text("create temporary table t (a text check (a = ''), b text)"))
-        connection.execute(text("insert into t values (:a, 'row')"), {"a": SECRET})
+        with pytest.raises(DBAPIError) as failure:
+            connection.execute(text("insert into t values (:a, 'row')"), {"a": SECRET})
     engine.dispose()
     assert SECRET in str(failure.value)
     return failure.value
