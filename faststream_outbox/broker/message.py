@@ -10,8 +10,9 @@ from typing import Any
 
 from faststream.message import StreamMessage
 
+from faststream_outbox.broker.warn import warn_about_late_decision
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.outcomes.outcome import DONE, Dead, Outcome, Retry
+from faststream_outbox.outcomes.outcome import DONE, Dead, Outcome, Retry, Undecided
 from faststream_outbox.queue.claim import Claim
 
 REPLY_TO = "reply_to"
@@ -27,12 +28,12 @@ class OutboxMessage(StreamMessage[Taken]):
 
     async def ack(self) -> None:
         """Done: it leaves the queue, or is behind the group."""
-        self.raw_message.decide(DONE)
+        _decide(self.raw_message, DONE, "ack()")
         await super().ack()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed: try again after `delay` seconds, or as the retry strategy says."""
-        self.raw_message.decide(Retry(delay, self.raw_message.error, counts))
+        _decide(self.raw_message, Retry(delay, self.raw_message.error, counts), "nack()")
         await super().nack()
 
     async def snooze(self, delay: float) -> None:
@@ -41,7 +42,7 @@ class OutboxMessage(StreamMessage[Taken]):
 
     async def reject(self) -> None:
         """Failed for good: a dead letter, or deleted where there is no table for those; parked in a topic."""
-        self.raw_message.decide(Dead(error=self.raw_message.error))
+        _decide(self.raw_message, Dead(error=self.raw_message.error), "reject()")
         await super().reject()
 
 
@@ -72,19 +73,19 @@ class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
             return self.messages
         return map(Content, self.raw_message)
 
-    def _decide(self, outcome: Callable[[Taken], Outcome]) -> None:
+    def _decide(self, outcome: Callable[[Taken], Outcome], what: str) -> None:
         for claim in self.raw_message:
-            claim.decide(outcome(claim))
+            _decide(claim, outcome(claim), what)
 
     async def ack(self) -> None:
         """Done with all that are left."""
-        self._decide(lambda claim: DONE)
+        self._decide(lambda claim: DONE, "ack()")
         await super().ack()
         self._commit()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed with all that are left."""
-        self._decide(lambda claim: Retry(delay, claim.error, counts))
+        self._decide(lambda claim: Retry(delay, claim.error, counts), "nack()")
         await super().nack()
         self._commit()
 
@@ -94,13 +95,19 @@ class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
 
     async def reject(self) -> None:
         """Failed for good with all that are left."""
-        self._decide(lambda claim: Dead(error=claim.error))
+        self._decide(lambda claim: Dead(error=claim.error), "reject()")
         await super().reject()
         self._commit()
 
     def _commit(self) -> None:
         for message in self.__dict__.get("messages", ()):
             message.committed = message.committed or self.committed
+
+
+def _decide(claim: Taken, outcome: Outcome, what: str) -> None:
+    if isinstance(claim.decision, Undecided):
+        warn_about_late_decision(what)
+    claim.decide(outcome)
 
 
 class Content:

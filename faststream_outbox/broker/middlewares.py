@@ -7,6 +7,7 @@ Passes inbound headers on to publishers, where a subscriber asks for that, and t
 other brokers. What could not be forwarded because the other broker has stopped is given back.
 """
 
+import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,7 @@ from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY
 from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox.log.message import EVENT_ID
-from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, Done, Retry
+from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Retry
 from faststream_outbox.service import unbroken
 from faststream_outbox.sql.isolation import is_conflict
 from faststream_outbox.sql.through import end
@@ -131,9 +132,14 @@ class OutboxMiddleware(BaseMiddleware):
         exc_tb: TracebackType | None = None,
     ) -> bool | None:
         """Keep the failure; commit or roll back."""
-        if exc_val is None and self._session is None:
+        is_stopping = self._is_stopping(exc_val)
+        if exc_val is None and self._session is None and not is_stopping:
             return False
         claims = claims_of(self.msg)
+        was_stopped = is_stopping and any(claim.decision is None for claim in claims)
+        if was_stopped:
+            for claim in claims:
+                claim.decide(STOPPED)
         if exc_val is not None and not isinstance(exc_val, HandlerException):
             for claim in claims:
                 claim.error = exc_val
@@ -144,9 +150,17 @@ class OutboxMiddleware(BaseMiddleware):
                     if claim.decision is None or isinstance(claim.decision, Retry):
                         claim.decision = RELEASE
         if self._session is not None:
-            is_done = exc_val is None or isinstance(exc_val, AckMessage)
+            is_done = (exc_val is None and not was_stopped) or isinstance(exc_val, AckMessage)
             await self._end_transaction(claims, is_done=is_done)
         return False
+
+    def _is_stopping(self, error: BaseException | None) -> bool:
+        """Whether a stop has cancelled the handler: however it ended, nobody knows how far it got."""
+        subscriber = self._subscriber()
+        if subscriber is None or not subscriber.is_stopping or isinstance(error, HandlerException):
+            return False
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
     def _note_conflict(self, error: BaseException) -> None:
         subscriber = self._subscriber()

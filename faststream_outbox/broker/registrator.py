@@ -29,7 +29,7 @@ from faststream_outbox.broker.topic import (
     checked_crash_limit,
     checked_topics,
 )
-from faststream_outbox.broker.warn import warn, warn_about_options
+from faststream_outbox.broker.warn import warn, warn_about_options, warn_about_shared
 from faststream_outbox.envelope import checked_queue, header_mapping
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log.options import MAX_DEFERRED, Start, check_start
@@ -178,10 +178,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             policy=usecase.ack_policy.value,
             is_explicit=policy is not EMPTY,
         )
-        if topic is None:
-            self._warn_about_shared_queues(names)
-        else:
-            self._warn_about_shared_group(names, group)
+        warn_about_shared([f"{config.prefix}{name}" for name in names], group, self._neighbours())
         calls: CallsCollection[Any] = CallsCollection()
         specification = OutboxSubscriberSpecification(
             config,
@@ -210,23 +207,12 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         hook = getattr(self.config, "on_terminal_failure", None)
         return None if hook is None else hook(claim)
 
-    def _warn_about_shared_queues(self, names: tuple[str, ...]) -> None:
-        for other in self._subscribers:
-            theirs = getattr(other, "_queues", ()) if getattr(other, "group", None) is None else ()
-            for queue in set(names) & set(theirs):
-                warn(
-                    f"Queue {queue!r} has two subscribers in this process: a message goes to one of them, not to both. "
-                    "Give them queues of their own, or one subscriber with more max_workers."
-                )
-
-    def _warn_about_shared_group(self, topics: tuple[str, ...], group: str | None) -> None:
-        for other in self._subscribers:
-            theirs = getattr(other, "_queues", ()) if getattr(other, "group", None) == group else ()
-            for topic in sorted({*topics} & {*theirs}):
-                warn(
-                    f"Group {group!r} reads topic {topic!r} with two subscribers in this process: a message goes to "
-                    "one of them, not to both. Give them groups of their own, or one subscriber with more max_workers."
-                )
+    def _neighbours(self) -> list[Any]:
+        """All subscribers that run together with those of this one, as far as routers are included by now."""
+        root: Any = self
+        while root.parent is not None:
+            root = root.parent
+        return list(root.subscribers)
 
     @override
     def publisher(  # type: ignore[override]
@@ -306,6 +292,9 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         include_in_schema: whether AsyncAPI documents name what it holds; None leaves it to the router.
         """
         _check_router(router)
+        if router.parent is self:
+            return
+        ours = self._neighbours()
         super().include_router(
             router,
             prefix=prefix,
@@ -313,6 +302,9 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
             middlewares=middlewares,
             include_in_schema=include_in_schema,
         )
+        for subscriber in router.subscribers:
+            if isinstance(subscriber, OutboxSubscriber):
+                warn_about_shared(subscriber.queues, subscriber.group, ours)
 
 
 def check_policy(policy: AckPolicy) -> None:

@@ -10,10 +10,10 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from faststream import AckPolicy
-from faststream.exceptions import FeatureNotSupportedException, SetupError
+from faststream.exceptions import FeatureNotSupportedException
 from faststream.message import StreamMessage
 from faststream.types import BrokerMiddleware
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -79,6 +79,21 @@ class OutboxSubscriberConfig(SubscriberUsecaseConfig):
                 return policy
         return AckPolicy.NACK_ON_ERROR
 
+    @property
+    def auto_ack_disabled(self) -> bool:
+        """Whether the handler decides alone; true or false only when it is asked for."""
+        return cast("bool", _IsManual(self))
+
+
+class _IsManual:
+    """FastStream asks when the subscriber is made, before a router's one knows its broker: so the answer comes late."""
+
+    def __init__(self, config: OutboxSubscriberConfig) -> None:
+        self._config = config
+
+    def __bool__(self) -> bool:
+        return self._config.ack_policy is AckPolicy.MANUAL
+
 
 class OutboxSubscriber(SubscriberUsecase[Any]):
     """Handles messages of one or several queues."""
@@ -97,18 +112,33 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         else:
             singles = OutboxParser()
             config.parser, config.decoder = singles.parse_message, singles.decode_message
+        self._usecase = config
         super().__init__(config, specification, calls)
         self._queues = config.queues
-        self._usecase = config
         self.options = config.options
         self.is_transactional = config.transactional
-        self.is_manual = self.ack_policy is AckPolicy.MANUAL
+        self.is_stopping = False
+        self._knows_to_be_manual = False
         self.group = config.group
         self.propagates_headers = config.propagate_inbound_headers
         self.worker: Worker | LogWorker | None = None
         self._forwarding: Forwarding | None = None
         self._opening: Service | None = None
         self._call_decorators = (publishing_responses(config._outer_config), in_thread)
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        """What a handler's end means; a router's subscriber learns of its broker's policy when it is included."""
+        return self._usecase.ack_policy
+
+    @ack_policy.setter
+    def ack_policy(self, policy: AckPolicy) -> None:
+        """FastStream sets it too early; see `_IsManual`."""
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether the handler decides alone."""
+        return self.ack_policy is AckPolicy.MANUAL
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -128,6 +158,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
                 return partial(self.__call__, **options)
             if self.is_manual:
                 warn_about_manual_handler(func)
+                self._knows_to_be_manual = True
             if not self.is_transactional:
                 check_session(func)
             return super().__call__(func, **options)
@@ -137,6 +168,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         # Not `running` alone: a test broker with the real one marks subscribers before they start.
         if self.running and (self.worker is not None or not self.calls):
             return
+        self.is_stopping = False
         await super().start()
         # Before the first message arrives: `consume` ignores messages of a subscriber that does not run.
         self._post_start()
@@ -177,14 +209,10 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self._outer_config.client.events.emit(told.LoopCrashed(name, error))
 
     def _post_start(self) -> None:
-        # FastStream reads the policy when the subscriber is made; a router's subscriber has no broker then.
-        if self._usecase.ack_policy is not self.ack_policy:
-            meant, known = self._usecase.ack_policy.name, self.ack_policy.name
-            msg = (
-                f"{self.specification.call_name} has {known}: {meant} of the broker does not reach a subscriber "
-                "that was made before its router was included. Give ack_policy to the router or to the subscriber."
-            )
-            raise SetupError(msg)
+        if self.is_manual and not self._knows_to_be_manual:
+            self._knows_to_be_manual = True
+            for item in self.calls:
+                warn_about_manual_handler(item.handler._declared_call, at_handler=True)
         for item in self.calls:
             keep_callable(item.handler)
         super()._post_start()
@@ -227,6 +255,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     async def stop(self) -> None:
         """Let running handlers finish, give back what has not started, and consume no more."""
+        self.is_stopping = True
         worker, self.worker = self.worker, None
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -252,7 +281,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             # FastStream lets pass what is no Exception; the ack policy has decided all the same.
             if claim.decision is None and not self.is_manual:
                 raise
-        return UNDECIDED_OUTCOME if claim.decision is None else claim.decision
+        return _decided(claim)
 
     async def handle_batch(self, claims: Sequence[Taken]) -> list[Outcome]:
         """Consume a batch, for the engine."""
@@ -265,7 +294,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         except BaseException:
             if not self.is_manual and all(claim.decision is None for claim in claims):
                 raise
-        return [UNDECIDED_OUTCOME if claim.decision is None else claim.decision for claim in claims]
+        return [_decided(claim) for claim in claims]
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""
@@ -329,6 +358,13 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         first = raw[0] if isinstance(raw, list | tuple) and raw else raw
         queue = first.queue if isinstance(first, Taken) else ",".join(self.queues)
         return {"queue": queue, "message_id": getattr(message, "message_id", "")}
+
+
+def _decided(claim: Taken) -> Outcome:
+    """What the handler decided; that it decided nothing is kept, so that a decision that comes later is seen."""
+    claim.decide(UNDECIDED_OUTCOME)
+    assert claim.decision is not None
+    return claim.decision
 
 
 _NO_PEEKING = (

@@ -23,6 +23,8 @@ def in_thread(call: Call) -> Call:
     @functools.wraps(call)
     async def threaded(*args: Any, **kwargs: Any) -> Any:
         thread = asyncio.ensure_future(run_in_threadpool(call, *args, **kwargs))
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
         while True:
             try:
                 return await asyncio.shield(thread)
@@ -30,6 +32,11 @@ def in_thread(call: Call) -> Call:
                 # The loop cancels every task at its end, also the one that waits for the thread.
                 if thread.cancelled():
                     raise
+            finally:
+                if thread.done() and not thread.cancelled():
+                    # What the thread answers counts: the cancellation has come to nothing.
+                    while task is not None and task.cancelling() > before:
+                        task.uncancel()
 
     return threaded
 

@@ -4,7 +4,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,25 +68,58 @@ def warn_about_options(options: WorkerOptions, *, has_strategy: bool, policy: st
         )
 
 
-def warn_about_manual_handler(handler: Callable[..., Any]) -> None:
+def warn_about_manual_handler(handler: Callable[..., Any], *, at_handler: bool = False) -> None:
     """A bare `msg` parameter is a field of the body to FastStream, not the message."""
     try:
         parameter = inspect.signature(handler).parameters.get("msg")
     except (TypeError, ValueError):
         return
     if parameter is not None and parameter.annotation is inspect.Parameter.empty:
-        warn(
+        message = (
             f"{getattr(handler, '__name__', handler)!s}: with AckPolicy.MANUAL the parameter 'msg' has no annotation, "
             "so FastStream reads it from the body. Write `msg: OutboxMessage` "
             "(from faststream_outbox.annotations import OutboxMessage)."
         )
+        if at_handler:
+            _warn_at(handler, message)
+        else:
+            warn(message)
 
 
 def warn_about_publisher(handler: Callable[..., Any], what: str) -> None:
     """A publisher of another broker on a handler of ours that loses messages; attributed to the handler's line."""
-    code = getattr(inspect.unwrap(handler), "__code__", None)
     name = getattr(handler, "__name__", str(handler))
-    message = f"{name} forwards to another broker and may lose messages: {what}."
+    _warn_at(handler, f"{name} forwards to another broker and may lose messages: {what}.")
+
+
+def warn_about_shared(names: Iterable[str], group: str | None, others: Iterable[Any]) -> None:
+    """Two subscribers of one queue, or of one topic in one group: each message goes to one of them."""
+    taken = {
+        name for other in others if getattr(other, "group", None) == group for name in getattr(other, "queues", ())
+    }
+    for name in sorted(taken & {*names}):
+        if group is None:
+            warn(
+                f"Queue {name!r} has two subscribers in this process: a message goes to one of them, not to both. "
+                "Give them queues of their own, or one subscriber with more max_workers."
+            )
+        else:
+            warn(
+                f"Group {group!r} reads topic {name!r} with two subscribers in this process: a message goes to "
+                "one of them, not to both. Give them groups of their own, or one subscriber with more max_workers."
+            )
+
+
+def warn_about_late_decision(what: str) -> None:
+    """A decision on a message whose handler has returned without one; attributed to the line that decides."""
+    warn(
+        f"{what} came after the handler had returned without a decision: the message was settled as on_undecided says, "
+        "and this changes nothing. Decide before the handler returns: it may await its tasks."
+    )
+
+
+def _warn_at(handler: Callable[..., Any], message: str) -> None:
+    code = getattr(inspect.unwrap(handler), "__code__", None)
     if code is None:
         warn(message)
     else:

@@ -32,6 +32,9 @@ from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.slots import partition
 from faststream_outbox.log.standing import Standing, group_of
 from faststream_outbox.log.transactional import TransactionalSubscriber, handle_in_transaction
+from faststream_outbox.options import check_seconds
+from faststream_outbox.outcomes.apart import apart
+from faststream_outbox.outcomes.limited import in_time
 from faststream_outbox.outcomes.outcome import DONE
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY
 from faststream_outbox.schema.check import validate_log_schema
@@ -255,6 +258,7 @@ class Outbox(Standing):
         stop_event: asyncio.Event | None = None,
         *,
         transactional: bool = False,
+        handler_timeout: float | None = None,
     ) -> None:
         """Handle messages of a group until `stop_event` is set, or until cancelled.
 
@@ -270,7 +274,11 @@ class Outbox(Standing):
         poll_interval: seconds between looks when nothing was heard of; not the latency.
         stop_event: ends it when set; messages in hand are finished.
         transactional: give the subscriber a session whose commit also moves the group on.
+        handler_timeout: seconds after which a call of the subscriber is cancelled and has failed; None is no limit.
         """
+        if handler_timeout is not None:
+            check_seconds("handler_timeout", handler_timeout)
+        handle = _handler(in_time(apart(subscriber), handler_timeout), transactional=transactional)
         checked_share(process_id, num_processes, "process_id and num_processes")
         checked_share(0, concurrency, "concurrency")
         total = num_processes * concurrency
@@ -279,7 +287,7 @@ class Outbox(Standing):
         for local in range(concurrency):
             share = partition(process_id * concurrency + local, total) if num_processes > 1 else None
             reader = self._reader(consumer_group, uri, fixed=share, poll_interval=poll_interval)
-            consumers.append(Consumer(reader, _handler(subscriber, transactional=transactional)))
+            consumers.append(Consumer(reader, handle))
         stopped = stop_event or asyncio.Event()
         try:
             await Consumer.start_all(consumers)

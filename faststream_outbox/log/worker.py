@@ -15,6 +15,7 @@ from faststream_outbox.log.handling import Handling
 from faststream_outbox.log.holding import Group
 from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.reader import Reader
+from faststream_outbox.outcomes.apart import apart
 from faststream_outbox.outcomes.outcome import Outcome
 
 Handle = Callable[[Delivery], Awaitable[Outcome]]
@@ -35,11 +36,13 @@ class LogWorker:
         batch: bool = False,
         name: str = "",
     ) -> None:
+        call = apart(handle)
+
         def one_by_one(handling: Handling) -> Awaitable[None]:
-            return handling.run(handle)
+            return handling.run(call)
 
         def all_at_once(handling: Handling) -> Awaitable[None]:
-            return handling.run_whole(handle)
+            return handling.run_whole(call)
 
         self._client = client
         self._stopping: asyncio.Task[None] | None = None

@@ -65,6 +65,8 @@ FinalOutcome = Done | Retry | Dead | Release | Settled
 
 DONE = Done()
 RELEASE = Release()
+STOPPED = Release(counts=True)
+"""What becomes of a message whose handler was cancelled by a stop."""
 UNDECIDED_OUTCOME = Undecided()
 SETTLED = Settled()
 

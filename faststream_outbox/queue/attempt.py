@@ -20,11 +20,11 @@ from faststream_outbox.outcomes.outcome import (
     CRASH_LOOP,
     DONE,
     MAX_DELIVERIES,
+    STOPPED,
     Dead,
     Done,
     FinalOutcome,
     Outcome,
-    Release,
     Retry,
     resolved,
 )
@@ -34,8 +34,6 @@ from faststream_outbox.queue.options import WorkerOptions
 
 if TYPE_CHECKING:
     from faststream_outbox.queue.worker import Worker
-
-STOPPED = Release(counts=True)
 
 
 class WrongOutcomes(OutboxError, RuntimeError):

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import WrongEventLoop
 from faststream_outbox.events import table as told
+from faststream_outbox.outcomes.apart import apart
 from faststream_outbox.outcomes.limited import limited
 from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release
 from faststream_outbox.queue.claim import Claim
@@ -72,7 +73,7 @@ class Worker:
         self.client = client or OutboxClient.shared(engine, table, dlq_table)
         self.client.check(self.options)
         self.name = name or ",".join(self.queues)
-        self.handle: Any = limited(handle, self.options.handler_timeout)
+        self.handle: Any = apart(limited(handle, self.options.handler_timeout))
         self._seconds: float | None = None
         self._crashes = 0
         self._crashed_at = 0.0

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from faststream import AckPolicy, BaseMiddleware, Depends
-from faststream.exceptions import SetupError
 
 from faststream_outbox import NoRetry, OutboxRoute, OutboxRoutePublisher, OutboxRouter
 from faststream_outbox.annotations import OutboxMessage
@@ -192,17 +191,22 @@ async def test_ack_policy_of_a_router_holds_for_its_subscribers(way: Way) -> Non
         assert (await way.died())["failure_reason"] == "rejected"
 
 
-async def test_policy_of_a_broker_that_comes_too_late_for_a_routers_subscriber_is_told(way: Way) -> None:
-    broker = way.broker(ack_policy=AckPolicy.MANUAL)
-    router = OutboxRouter()
+@pytest.mark.parametrize("policy", [AckPolicy.MANUAL, AckPolicy.REJECT_ON_ERROR])
+async def test_routers_subscriber_without_a_policy_takes_the_brokers(way: Way, policy: AckPolicy) -> None:
+    inner, outer = OutboxRouter(), OutboxRouter()
 
-    @router.subscriber("orders", transactional=True, on_undecided="dead")
-    async def handle(body: int) -> None: ...
+    @inner.subscriber("orders", on_undecided="dead")
+    async def handle(body: int) -> None:
+        if policy is not AckPolicy.MANUAL:
+            raise ValueError
 
-    broker.include_router(router)
-    with pytest.raises(SetupError, match="ack_policy"):
-        async with way.running(broker):
-            pass
+    outer.include_router(inner)
+    broker = way.broker(ack_policy=policy)
+    broker.include_router(outer)
+    async with way.running(broker):
+        await way.publish_to_failing(1, "orders")
+        reason = "undecided" if policy is AckPolicy.MANUAL else "rejected"
+        assert (await way.died())["failure_reason"] == reason
 
 
 async def test_terminal_hook_of_the_broker_hears_of_a_routers_messages(way: Way, seen: Seen) -> None:
