@@ -40,12 +40,17 @@ class Right:
         return self.privilege if self.column is None else f"{self.privilege} ({self.column})"
 
 
-def granted() -> list[str]:
-    """Every GRANT of the section, as it is printed."""
-    section = text_of(PAGE).split("\n## Grants\n", 1)[1].split("\n## ", 1)[0]
+def printed(heading: str) -> list[str]:
+    """The statements of a section, as they are printed."""
+    section = text_of(PAGE).split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     blocks = [part.code for part in parts(PAGE) if part.language == "sql" and part.code in section]
     found = [statement.strip() for block in blocks for statement in block.split(";")]
-    return [statement for statement in found if statement.startswith("GRANT ")]
+    return [statement for statement in found if statement]
+
+
+def granted() -> list[str]:
+    """Every GRANT of the page."""
+    return [statement for statement in printed("Grants") if statement.startswith("GRANT ")]
 
 
 def rights(role: str) -> Iterator[Right]:

@@ -17,11 +17,9 @@ TRIES = 6
 """More than it takes to set a message apart that cannot be fetched, or to park an outcome that is refused."""
 
 MISSING = {
-    "to lease": "UPDATE (acquired_token) ON outbox",
     "to count deliveries": "UPDATE (deliveries_count) ON outbox",
     "to finish": "DELETE ON outbox",
     "to write dead letters": "INSERT (error_type) ON outbox_dlq",
-    "to number dead letters": "USAGE ON SEQUENCE outbox_dlq_id_seq",
     "to know the dead": "SELECT (key) ON outbox_dlq",
     "to look": "SELECT ON outbox",
 }

@@ -1,0 +1,64 @@
+"""The policies of the security page confine a producer to its queues and topics, and everybody else works on."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox.errors import MissingRight
+from tests.rights.grants import printed
+from tests.rights.jobs import JOBS, announce, broker_of, produce
+from tests.rights.stage import SCHEMA, Stage
+
+FAR = 2**63 - 1
+BY_HAND = (
+    f"INSERT INTO {SCHEMA}.outbox_log (position, uri, slot, payload, metadata, created_at, transaction_id)"
+    " VALUES (:position, 'shop', 7, '1', '{}', now(), 1)"
+)
+
+
+@pytest.fixture
+def confined(stage: Stage) -> Iterator[Stage]:
+    """The stage with the policies of the page."""
+    stage.execute(*printed("Row-level security"), f"GRANT USAGE ON SCHEMA {SCHEMA} TO shop")
+    yield stage
+    stage.execute("DROP OWNED BY shop", "DROP ROLE shop")
+    for table in ("outbox", "outbox_log"):
+        stage.execute(f"DROP POLICY everything ON {table}", f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def shop(request: pytest.FixtureRequest, confined: Stage) -> AsyncIterator[AsyncEngine]:
+    engine = confined.engine("shop", request.param)
+    yield engine
+    await engine.dispose()
+
+
+async def test_own_queues_and_topics_are_open(confined: Stage, shop: AsyncEngine) -> None:
+    await produce(confined, shop)
+    await announce(confined, shop)
+
+
+@pytest.mark.parametrize("target", [{"queue": "salaries"}, {"topic": "salaries"}, {"topic": "shopping"}], ids=str)
+async def test_others_are_closed(confined: Stage, shop: AsyncEngine, target: dict[str, str]) -> None:
+    broker = broker_of(confined, shop)
+    async with AsyncSession(shop) as session:
+        with pytest.raises(MissingRight, match=r"a policy of .* does not let this role write such a row"):
+            await broker.publish(1, **target, session=session)
+
+
+async def test_positions_are_drawn_and_not_chosen(confined: Stage, shop: AsyncEngine) -> None:
+    await announce(confined, shop)
+    async with AsyncSession(shop) as session:
+        with pytest.raises(ProgrammingError, match="row-level security"):
+            await session.execute(text(BY_HAND), {"position": FAR})
+    assert confined.ask("SELECT count(*) FROM outbox_log") == [(3,)]
+
+
+@pytest.mark.parametrize("role", ["outbox_scheduler", "outbox_worker", "outbox_consumer", "outbox_operator"])
+async def test_others_do_their_jobs(confined: Stage, role: str) -> None:
+    engine = confined.engine(role)
+    await JOBS[role](confined, engine)
+    await engine.dispose()
