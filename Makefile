@@ -29,7 +29,7 @@ QUICK ?= $(if $(filter tests,$(TESTS)),$(SELDOM:%=--ignore=tests/%))
 OF_THE_SERVER := tests/schema tests/sql
 # What may differ there, and on another Python: what the engines make of answers, of event loops, of cancellation.
 OF_THE_ENGINES := tests/publish tests/queue tests/log tests/wakeup tests/events tests/outcomes tests/broker \
-	--ignore=tests/broker/topics
+	tests/pgbouncer --ignore=tests/broker/topics
 # The oldest server that is supported comes from Debian, where that has it: the core of both engines.
 OF_THE_CORE := tests/schema/test_check.py tests/schema/test_tables.py tests/schema/test_log_tables.py \
 	tests/publish/test_contract.py tests/queue/test_worker.py tests/queue/test_keys.py \

@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode in front of the test's database."""
+"""A PgBouncer in front of the test's database, which can be ended and started again."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ listen_addr = 127.0.0.1
 listen_port = {listen_port}
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = {servers}
 max_client_conn = 100
 ignore_startup_parameters = extra_float_digits, options
@@ -36,9 +36,46 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Pooler:
+    """A running PgBouncer; `url` is the database behind it."""
+
+    def __init__(self, url: URL, file: Path) -> None:
+        self.url = url
+        self._file = file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until it answers."""
+        log = self._file.with_suffix(".log")
+        # It refuses to run as root, and has read its file before it becomes somebody else.
+        account = ["-u", "nobody"] if os.geteuid() == 0 else []
+        with log.open("ab") as output:
+            process = subprocess.Popen(["pgbouncer", *account, str(self._file)], stdout=output, stderr=output)
+        self._process = process
+
+        def answers() -> bool:
+            """PgBouncer answers."""
+            assert process.poll() is None, log.read_text()
+            try:
+                psycopg.connect(plain(self.url), connect_timeout=2).close()
+            except psycopg.OperationalError:
+                return False
+            return True
+
+        await eventually(answers)
+
+    async def stop(self) -> None:
+        """End it at once, whoever is connected."""
+        if self._process is not None:
+            # Asked politely by SIGINT it would wait for its clients.
+            self._process.terminate()
+            await asyncio.to_thread(self._process.wait, 10)
+            self._process = None
+
+
 @asynccontextmanager
-async def pooled(url: URL, directory: Path, *, servers: int) -> AsyncIterator[URL]:
-    """The address of the same database behind PgBouncer with so many connections to the server."""
+async def pooled(url: URL, directory: Path, *, servers: int, mode: str = "transaction") -> AsyncIterator[Pooler]:
+    """PgBouncer with so many connections to the server of `url`."""
     port = _free_port()
     file = directory / "pgbouncer.ini"
     file.write_text(
@@ -50,27 +87,12 @@ async def pooled(url: URL, directory: Path, *, servers: int) -> AsyncIterator[UR
             password=f" password={url.password}" if url.password else "",
             listen_port=port,
             servers=servers,
+            mode=mode,
         )
     )
-    # it refuses to run as root, and has read its file before it becomes somebody else
-    account = ["-u", "nobody"] if os.geteuid() == 0 else []
-    log = (directory / "pgbouncer.log").open("wb")
-    process = subprocess.Popen(["pgbouncer", *account, str(file)], stdout=log, stderr=log)
-    there = url.set(host="127.0.0.1", port=port)
+    there = Pooler(url.set(host="127.0.0.1", port=port), file)
     try:
-
-        def answers() -> bool:
-            """PgBouncer answers."""
-            assert process.poll() is None, (directory / "pgbouncer.log").read_text()
-            try:
-                psycopg.connect(plain(there), connect_timeout=2).close()
-            except psycopg.OperationalError:
-                return False
-            return True
-
-        await eventually(answers)
+        await there.start()
         yield there
     finally:
-        process.terminate()
-        await asyncio.to_thread(process.wait, 10)
-        log.close()
+        await there.stop()

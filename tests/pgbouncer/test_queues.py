@@ -1,12 +1,10 @@
 """Behind PgBouncer in transaction mode: publishers and workers share server connections with strangers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -16,59 +14,13 @@ from faststream_outbox.events.table import ConnectionLost, ListenerDeaf, Listene
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from faststream_outbox.sql.wire import Wire
+from tests.pgbouncer.conftest import SETTINGS, Left, Make
 from tests.publish.ways import plain
-from tests.sql.pooler import pooled
 from tests.sql.test_wire import LEVEL, PID
 
 pytestmark = pytest.mark.pgbouncer
 
 LIMIT = 30.0
-SETTINGS: dict[str, dict[str, Any]] = {
-    "asyncpg": {"prepared_statement_cache_size": 0, "statement_cache_size": 0},
-    "psycopg": {"prepare_threshold": None},
-}
-
-Make = Callable[[], AsyncEngine]
-
-
-@pytest.fixture(params=[1, 3], ids=["one server connection", "three server connections"])
-def servers(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
-@pytest.fixture
-async def pooler(servers: int, database_url: URL, tmp_path: Path) -> AsyncIterator[URL]:
-    async with pooled(database_url, tmp_path, servers=servers) as url:
-        yield url
-
-
-@pytest.fixture(params=SETTINGS)
-async def make(request: pytest.FixtureRequest, pooler: URL) -> AsyncIterator[Make]:
-    """Makes engines behind the pooler, on each of the drivers in turn."""
-    engines: list[AsyncEngine] = []
-
-    def make() -> AsyncEngine:
-        url = pooler.set(drivername=f"postgresql+{request.param}")
-        engines.append(create_async_engine(url, connect_args=SETTINGS[request.param]))
-        return engines[-1]
-
-    yield make
-    for engine in engines:
-        await engine.dispose()
-
-
-def named_statements(pooler: URL, servers: int) -> list[Any]:
-    """What strangers would find on the server connections."""
-    # all server connections at once: each is held until its transaction ends
-    connections = [psycopg.connect(plain(pooler), prepare_threshold=None) for _ in range(servers)]
-    found = [
-        row
-        for connection in connections
-        for row in connection.execute("select name, statement from pg_prepared_statements").fetchall()
-    ]
-    for connection in connections:
-        connection.close()
-    return found
 
 
 async def _publish(engine: AsyncEngine, table: Table, client: OutboxClient, name: str, count: int) -> None:
@@ -90,9 +42,7 @@ async def working(client: OutboxClient, table: Table, handle: Any, **options: An
 
 
 @pytest.mark.slow
-async def test_publishers_and_two_workers_share_the_server_connections(
-    make: Make, pooler: URL, servers: int, table: Table
-) -> None:
+async def test_publishers_and_two_workers_share_the_server_connections(make: Make, left: Left, table: Table) -> None:
     handled: list[bytes] = []
     done, troubles = asyncio.Event(), []
 
@@ -112,12 +62,12 @@ async def test_publishers_and_two_workers_share_the_server_connections(
         await asyncio.wait_for(done.wait(), LIMIT)
     assert troubles == []
     assert sorted(handled) == sorted(f"{name}-{number}".encode() for name in "abc" for number in range(30))
-    assert named_statements(pooler, servers) == []
+    assert left.statements() == []
 
 
 @pytest.mark.parametrize(("driver", "settings"), [("asyncpg", SETTINGS["asyncpg"]), ("psycopg", {})])
 async def test_wire_knows_the_pooler_and_leaves_nothing_behind(
-    driver: str, settings: dict[str, Any], pooler: URL, servers: int
+    driver: str, settings: dict[str, Any], pooler: URL, left: Left
 ) -> None:
     # psycopg prepares what it has run a few times, unless told otherwise: the wire does that by itself
     engine = create_async_engine(pooler.set(drivername=f"postgresql+{driver}"), connect_args=settings)
@@ -128,7 +78,7 @@ async def test_wire_knows_the_pooler_and_leaves_nothing_behind(
             assert (await wire.fetch(PID, {}))[0][0]
     assert one.pooled
     assert other.pooled
-    assert named_statements(pooler, servers) == []
+    assert left.statements() == []
     await one.close()
     await other.close()
 
