@@ -5,6 +5,8 @@ headers, so a handler's span belongs to the trace of whoever published, however 
 begins a trace of its own, with a link to each of its messages.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from faststream.message import StreamMessage
@@ -12,11 +14,12 @@ from faststream.opentelemetry import TelemetryMiddleware, TelemetrySettingsProvi
 from faststream.opentelemetry.consts import MESSAGING_DESTINATION_PUBLISH_NAME
 from faststream.response import PublishCommand
 from opentelemetry.metrics import Meter, MeterProvider
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
 
 from faststream_outbox.broker.message import Taken
 from faststream_outbox.broker.middlewares import claims_of
 from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.outcomes.failure import Renderer, saying
 
 __all__ = ["OutboxTelemetryMiddleware", "OutboxTelemetrySettingsProvider"]
 
@@ -79,6 +82,7 @@ class OutboxTelemetryMiddleware(TelemetryMiddleware[OutboxPublishCommand]):
         meter_provider: MeterProvider | None = None,
         meter: Meter | None = None,
         include_messages_counters: bool = True,
+        last_exception_renderer: Renderer | None = None,
     ) -> None:
         # FastStream asks for a provider with every message: all of them get the same one.
         provider = OutboxTelemetrySettingsProvider()
@@ -89,3 +93,35 @@ class OutboxTelemetryMiddleware(TelemetryMiddleware[OutboxPublishCommand]):
             meter=meter,
             include_messages_counters=include_messages_counters,
         )
+        self._renderer: Renderer | None = None
+        if last_exception_renderer is not None:
+            self.render_errors_with(last_exception_renderer)
+
+    def render_errors_with(self, renderer: Renderer) -> None:
+        """Keep of errors what `renderer` says, and no traceback; a broker that has one calls this. The first counts."""
+        if self._renderer is None:
+            self._renderer = renderer
+            self._tracer: Any = _RenderingTracer(self._tracer, renderer)
+
+
+class _RenderingTracer:
+    """A tracer whose spans hold what a renderer says of errors."""
+
+    def __init__(self, tracer: Tracer, renderer: Renderer) -> None:
+        self.start_span = tracer.start_span
+        self._tracer = tracer
+        self._say = saying(renderer)
+
+    @contextmanager
+    def start_as_current_span(self, name: str, **options: Any) -> Generator[Span, None, None]:
+        """As the tracer's own, which would record the error with its text and traceback."""
+        with self._tracer.start_as_current_span(
+            name, **options, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                kind, text = type(error).__name__, self._say(error)
+                span.add_event("exception", {"exception.type": kind, "exception.message": text})
+                span.set_status(Status(StatusCode.ERROR, f"{kind}: {text}"))
+                raise

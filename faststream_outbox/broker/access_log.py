@@ -1,13 +1,18 @@
 """FastStream's access log with our columns: the queue and the message's id."""
 
 import logging
-from functools import partial
 from typing import Any
 
 from faststream.context import ContextRepo
 from faststream.types import LoggerProto
 
-from faststream_outbox.broker._faststream import DefaultLoggerStorage, get_broker_logger, make_logger_state
+from faststream_outbox.broker._faststream import (
+    DefaultLoggerStorage,
+    LoggerState,
+    get_broker_logger,
+    make_logger_state,
+)
+from faststream_outbox.outcomes.failure import Renderer, saying
 
 MESSAGE_ID_LENGTH = 10
 
@@ -47,4 +52,31 @@ class OutboxParamsStorage(DefaultLoggerStorage):
         return logger
 
 
-make_outbox_logger_state = partial(make_logger_state, default_storage_cls=OutboxParamsStorage)
+class RenderingLoggerState(LoggerState):
+    """Says of errors what a renderer makes of them, and prints no traceback, which would end with their own text."""
+
+    __slots__ = ("_say",)
+
+    def __init__(self, log_level: int, storage: Any, renderer: Renderer) -> None:
+        super().__init__(log_level, storage)
+        self._say = saying(renderer)
+
+    def log(
+        self,
+        message: str,
+        log_level: int | None = None,
+        extra: dict[str, Any] | None = None,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        """Write a record."""
+        if exc_info is not None:
+            message = f"{type(exc_info).__name__}: {self._say(exc_info)}"
+        super().log(message, log_level, extra)
+
+
+def make_outbox_logger_state(
+    logger: LoggerProto | None, log_level: int, renderer: Renderer | None = None
+) -> LoggerState:
+    """Where a broker logs to."""
+    state = make_logger_state(logger, log_level, default_storage_cls=OutboxParamsStorage)
+    return state if renderer is None else RenderingLoggerState(log_level, state.params_storage, renderer)

@@ -73,7 +73,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     strict_key_order: lock the key of a topic's message until the commit, so that its publishers follow each other.
     on_terminal_failure: called with the claim before it becomes a dead letter.
     metrics_recorder: called with the name and the tags of each event.
-    last_exception_renderer: makes the text that is stored of an error; None takes its repr.
+    last_exception_renderer: makes the text that is stored and logged of an error; None takes its repr.
     graceful_timeout: seconds that stop waits for handlers; None or 0 cancels them at once.
     decoder, parser, codec: how messages and bodies are read and written, in the place of FastStream's.
     dependencies: FastStream's, called before each handler.
@@ -151,7 +151,14 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             if metrics_recorder is not None:
                 recorder.record(client.events, metrics_recorder)
             if log_tables is not None:
-                log = LogClient(used, log_tables, events=client.events, listen=listen, listen_dsn=listen_dsn)
+                log = LogClient(
+                    used,
+                    log_tables,
+                    events=client.events,
+                    listen=listen,
+                    listen_dsn=listen_dsn,
+                    last_exception_renderer=last_exception_renderer,
+                )
         config = OutboxBrokerConfig(
             engine=used,
             owns_engine=owns_engine,
@@ -167,7 +174,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             broker_parser=parser,
             broker_decoder=decoder,
             broker_codec=codec,
-            logger=make_outbox_logger_state(logger=logger, log_level=log_level),
+            logger=make_outbox_logger_state(logger, log_level, last_exception_renderer),
             fd_config=FastDependsConfig(
                 use_fastdepends=apply_types,
                 serializer=serializer,
@@ -183,6 +190,9 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             underlying_driver_annotations=underlying_driver_annotations or {},
         )
         config.producer = OutboxProducer(config, parser, decoder)
+        self._renderer = last_exception_renderer
+        for middleware in middlewares:
+            self._let_render(middleware)
         super().__init__(
             config=config,
             routers=routers,
@@ -195,6 +205,24 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
                 security=security,
             ),
         )
+
+    def _let_render(self, middleware: object) -> None:
+        """Tell a middleware that keeps errors what may be said of them."""
+        take: Any = getattr(middleware, "render_errors_with", None)
+        if take is not None and self._renderer is not None:
+            take(self._renderer)
+
+    @override
+    def add_middleware(self, middleware: BrokerMiddleware[Any, Any]) -> None:
+        """Add a middleware as the innermost one."""
+        self._let_render(middleware)
+        super().add_middleware(middleware)
+
+    @override
+    def insert_middleware(self, middleware: BrokerMiddleware[Any, Any]) -> None:
+        """Add a middleware as the outermost one."""
+        self._let_render(middleware)
+        super().insert_middleware(middleware)
 
     @property
     def engine(self) -> AsyncEngine:

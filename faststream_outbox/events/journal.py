@@ -34,14 +34,18 @@ Noteworthy = (
 )
 
 
-def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
+Say = Callable[[BaseException | None], str]
+"""What is printed of an error."""
+
+
+def entry(event: Noteworthy, say: Say = said) -> tuple[int, str, BaseException | None]:
     """Level, text and traceback of the log record for an event."""
     match event:
         case told.Died(queue=queue, id=id_, reason=reason, kept=kept, error=error):
             fate = "kept for an operator" if kept else "deleted"
             return (
                 logging.ERROR,
-                f"Message {id_} of {queue!r} failed for good ({reason}); {fate}: {said(error)}",
+                f"Message {id_} of {queue!r} failed for good ({reason}); {fate}: {say(error)}",
                 None,
             )
         case told.LeaseLost(queue=queue, id=id_, phase=phase):
@@ -53,10 +57,10 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
                 None,
             )
         case told.OutcomeRefused(queue=queue, id=id_, error=error):
-            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox: {said(error)}"
+            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox: {say(error)}"
             return logging.ERROR, text, None
         case told.MessageSetApart(queue=queue, id=id_, error=error):
-            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {said(error)}"
+            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {say(error)}"
             return logging.ERROR, text, None
         case told.HookFailed(hook=hook, error=error):
             return logging.ERROR, f"{hook} raised.", error
@@ -74,11 +78,11 @@ def entry(event: Noteworthy) -> tuple[int, str, BaseException | None]:
         case told.GapOld() | told.SequenceAdvanced() | told.KeyHalted() | told.GroupExpired() | told.MessagesMissed():
             return *_of_log(event), None
         case told.ConnectionLost(role=role, error=error):
-            return logging.WARNING, f"Connection for {role} failed: {said(error)}. {_advice(error)}Trying again.", None
+            return logging.WARNING, f"Connection for {role} failed: {say(error)}. {_advice(error)}Trying again.", None
         case told.ConnectionRestored(role=role, outage_seconds=seconds):
             return logging.INFO, f"Connection for {role} works again after {seconds:.1f} s.", None
         case told.ListenerLost(channel=channel, error=error):
-            return logging.WARNING, f"LISTEN on {channel!r} ended: {said(error)}. Polling until it is back.", None
+            return logging.WARNING, f"LISTEN on {channel!r} ended: {say(error)}. Polling until it is back.", None
         case told.ListenerDeaf(channel=channel):
             text = f"LISTEN on {channel!r} hears nothing (a pooler in transaction mode?). Polling; set listen_dsn."
             return logging.WARNING, text, None
@@ -120,11 +124,14 @@ def _of_log(
             return logging.ERROR, text
 
 
-def keep_journal(events: Events, logger: logging.Logger) -> Callable[[], None]:
-    """Write noteworthy events to `logger`; returns what undoes it."""
+def keep_journal(events: Events, logger: logging.Logger, say: Say = said) -> Callable[[], None]:
+    """Write noteworthy events to `logger`, and of errors what `say` makes of them; returns what undoes it."""
 
     def write(event: Noteworthy) -> None:
-        level, text, error = entry(event)
+        level, text, error = entry(event, say)
+        if error is not None and say is not said:
+            # A traceback ends with the error's own text.
+            text, error = f"{text} {say(error)}", None
         hide_parameters(error)
         # Not as a format: a name may hold a percent sign.
         logger.log(level, "%s", one_line(text), exc_info=error)

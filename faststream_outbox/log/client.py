@@ -26,6 +26,7 @@ from faststream_outbox.log.sequencer import Sequencer, Ticker
 from faststream_outbox.log.settling import Settling
 from faststream_outbox.log.spans import BEGINNING, Cursor
 from faststream_outbox.log.timeline import Timeline
+from faststream_outbox.outcomes.failure import Renderer, saying
 from faststream_outbox.outcomes.outcome import Dead, Outcome, Retry
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.service import Service
@@ -55,15 +56,17 @@ class LogClient:
         events: Events | None = None,
         listen: bool = True,
         listen_dsn: str | None = None,
+        last_exception_renderer: Renderer | None = None,
         log: logging.Logger | None = logger,
         wires: Callable[[], Wire] | None = None,
     ) -> None:
         self.engine = engine
         self.tables = tables
         self.names = LogNames.of(tables)
+        self.renderer = last_exception_renderer
         self.events = events or Events()
         if events is None and log is not None:
-            keep_journal(self.events, log)
+            keep_journal(self.events, log, saying(last_exception_renderer))
         make = wires or (lambda: Wire(engine))
         self.wire = make()
         self._tick_wire = make()

@@ -87,10 +87,10 @@ def aside_of(delivery: Delivery, outcome: Outcome, reader: Reader) -> tuple[Asid
     match final:
         case Retry(delay=delay, error=error, counts=counts):
             attempts = min(delivery.attempts + int(counts), MOST_ATTEMPTS)
-            return Aside(*place, RETRY, attempts, delay or 0.0, described(error)), final
+            return Aside(*place, RETRY, attempts, delay or 0.0, described(error, reader.client.renderer)), final
         case Dead(error=error):
             attempts = min(delivery.attempts + 1, MOST_ATTEMPTS)
-            return Aside(*place, PARKED, attempts, 0.0, described(error)), final
+            return Aside(*place, PARKED, attempts, 0.0, described(error, reader.client.renderer)), final
         case Done() | Settled() | Release():
             return None, final
 

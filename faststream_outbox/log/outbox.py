@@ -34,6 +34,7 @@ from faststream_outbox.log.standing import Standing, group_of
 from faststream_outbox.log.transactional import TransactionalSubscriber, handle_in_transaction
 from faststream_outbox.options import check_seconds
 from faststream_outbox.outcomes.apart import apart
+from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.outcomes.limited import in_time
 from faststream_outbox.outcomes.outcome import DONE
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY
@@ -62,6 +63,7 @@ class Outbox(Standing):
     listen: hear other processes by LISTEN.
     listen_dsn: another address for LISTEN, past a pooler.
     events: an Events of your own; None makes one, and logs what is noteworthy.
+    last_exception_renderer: makes the text that is stored and logged of an error; None takes its repr.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Outbox(Standing):
         listen: bool = True,
         listen_dsn: str | None = None,
         events: Events | None = None,
+        last_exception_renderer: Renderer | None = None,
     ) -> None:
         self.engine = _engine_of(session_pool)
         self.tables = tables or make_log_tables(MetaData(schema=schema), outbox_table, offsets_table)
@@ -96,7 +99,14 @@ class Outbox(Standing):
             crash_limit=crash_limit,
         )
         self._strict = strict_key_order
-        self.client = LogClient(self.engine, self.tables, events=events, listen=listen, listen_dsn=listen_dsn)
+        self.client = LogClient(
+            self.engine,
+            self.tables,
+            events=events,
+            listen=listen,
+            listen_dsn=listen_dsn,
+            last_exception_renderer=last_exception_renderer,
+        )
         self.parked = Parking(self.client)
 
     async def setup(self) -> None:

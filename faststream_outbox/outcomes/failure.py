@@ -7,10 +7,10 @@ are the application's data. Used by the engines.
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from faststream_outbox.sql.secrets import hide_parameters
+from faststream_outbox.sql.secrets import hide_parameters, said
 
 MAX_EXCEPTION = 8192
 MAX_MESSAGE = 8192
@@ -53,21 +53,62 @@ def _attempted(render: Callable[[], object], otherwise: str) -> str:
 
 
 def described(error: BaseException | None, renderer: Renderer | None = None) -> Failure:
-    """The error as storable text; `renderer` may supply the `exception` part."""
+    """The error as storable text; with a `renderer`, nothing but its type and places is kept beside what that says."""
     if error is None:
         return NO_FAILURE
     hide_parameters(error)
-    name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-    try:
-        rendered = repr(error) if renderer is None else renderer(error)
-        exception = None if rendered is None else str(rendered)
-    except ENDING:
-        raise
-    except BaseException as problem:  # noqa: BLE001 - the user's own code; what it says is kept instead
-        exception = f"{name} ({type(problem).__name__} while rendering it)"
+    name = _name(error)
+    exception = _rendered(error, renderer)
+    if renderer is None:
+        message: str | None = _attempted(lambda: str(error), name)
+        trace = _attempted(lambda: "".join(traceback.format_exception(error)), name)
+    else:
+        message, trace = exception, _attempted(lambda: "".join(_places(error)), name)
     return Failure(
         exception=None if exception is None else storable(exception, MAX_EXCEPTION),
         error_type=storable(name, MAX_TYPE),
-        error_message=storable(_attempted(lambda: str(error), name), MAX_MESSAGE),
-        traceback=storable(_attempted(lambda: "".join(traceback.format_exception(error)), name), MAX_TRACEBACK),
+        error_message=None if message is None else storable(message, MAX_MESSAGE),
+        traceback=storable(trace, MAX_TRACEBACK),
     )
+
+
+def saying(renderer: Renderer | None) -> Callable[[BaseException | None], str]:
+    """What a line of the log says of an error: as `renderer` has it, or its repr without parameters."""
+    if renderer is None:
+        return said
+
+    def say(error: BaseException | None) -> str:
+        if error is None:
+            return "None"
+        rendered = _rendered(error, renderer)
+        return _name(error) if rendered is None else storable(rendered, MAX_EXCEPTION)
+
+    return say
+
+
+def _name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+
+
+def _rendered(error: BaseException, renderer: Renderer | None) -> str | None:
+    try:
+        rendered = repr(error) if renderer is None else renderer(error)
+        return None if rendered is None else str(rendered)
+    except ENDING:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - the user's own code; what it says is kept instead
+        return f"{_name(error)} ({type(problem).__name__} while rendering it)"
+
+
+def _places(error: BaseException) -> Iterator[str]:
+    """A traceback of places and types, first causes first: lines of code may hold what the renderer leaves out."""
+    seen: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and each not in seen:
+        seen.append(each)
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    for each in reversed(seen):
+        for frame, line in traceback.walk_tb(each.__traceback__):
+            code = frame.f_code
+            yield f'  File "{code.co_filename}", line {line}, in {code.co_name}\n'
+        yield f"{_name(each)}\n"

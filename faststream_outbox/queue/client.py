@@ -19,7 +19,7 @@ from faststream_outbox.errors import ConnectionUnusable, InvalidOption, LeaseLos
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
 from faststream_outbox.events.journal import keep_journal
-from faststream_outbox.outcomes.failure import Renderer
+from faststream_outbox.outcomes.failure import Renderer, saying
 from faststream_outbox.outcomes.outcome import FinalOutcome, Release, Retry
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.claimer import Claimer
@@ -60,7 +60,7 @@ class OutboxClient:
     listen_dsn: another address for LISTEN, past a pooler.
     watch: look for messages that nobody announced.
     events: who hears what happens; None makes an Events of its own.
-    last_exception_renderer: makes the text that is stored of an error; None takes its repr.
+    last_exception_renderer: makes the text that is stored and logged of an error; None takes its repr.
     log: the logger for failures and lost connections; None is silent.
     wires: makes connections, for tables in memory.
     """
@@ -91,7 +91,7 @@ class OutboxClient:
         self.names = Names.of(table, dlq_table)
         self.events = events or Events()
         if log is not None:
-            keep_journal(self.events, log)
+            keep_journal(self.events, log, saying(last_exception_renderer))
         self.wakeups = Wakeups(engine, self.names, self.events, notify)
         self.isolation = Isolation()
         self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
