@@ -312,16 +312,23 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             return False
         return True
 
-    async def validate_schema(self, *, check_autovacuum: bool = False) -> None:
+    async def validate_schema(self, *, check_autovacuum: bool = False, check_rights: bool = False) -> None:
         """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be.
 
         check_autovacuum: look at the tables' vacuum settings too.
+        check_rights: look at what the engine's role may do, as one that handles messages.
         """
         client = self.client
-        await validate_schema(client.engine, client.table, client.dlq_table, check_autovacuum=check_autovacuum)
+        await validate_schema(
+            client.engine,
+            client.table,
+            client.dlq_table,
+            check_autovacuum=check_autovacuum,
+            check_rights=check_rights,
+        )
         log_tables = self.config.broker_config.log_tables
         if log_tables is not None:
-            await validate_log_schema(client.engine, log_tables)
+            await validate_log_schema(client.engine, log_tables, check_rights=check_rights)
 
 
 def _address(engine: AsyncEngine | None) -> str:

@@ -119,9 +119,12 @@ class Outbox(Standing):
             await connection.run_sync(lambda sync: metadata.create_all(sync, tables=list(self.tables.all)))
         await self.client.sequencer.look(make_head=False)
 
-    async def validate_schema(self) -> None:
-        """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be."""
-        await validate_log_schema(self.engine, self.tables)
+    async def validate_schema(self, *, check_rights: bool = False) -> None:
+        """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be.
+
+        check_rights: look at what the engine's role may do, as one that reads topics.
+        """
+        await validate_log_schema(self.engine, self.tables, check_rights=check_rights)
 
     async def cleanup(self) -> None:
         """Stop what runs and close the connections; the engine stays open."""

@@ -10,14 +10,14 @@ from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faststream_outbox.schema.names import quoted
-from faststream_outbox.schema.shape import Absent, Found, FoundCheck, FoundColumn, FoundIndex
+from faststream_outbox.schema.shape import Absent, Found, FoundCheck, FoundColumn, FoundIndex, Surroundings
 
 # The relation that a name means under the connection's search path.
 _RELATION = text("""
     SELECT c.oid::bigint AS oid,
            n.nspname::text AS schema_name,
            c.relname::text AS table_name,
-           c.relkind = 'r' AS ordinary,
+           c.relkind::text AS kind,
            c.relpersistence <> 'u' AS logged,
            coalesce(c.reloptions, '{}')::text[] AS options
       FROM pg_catalog.pg_class c
@@ -35,17 +35,24 @@ _COLUMNS = text("""
            NOT a.attnotnull AS nullable,
            coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS default_expression,
            a.attidentity <> '' AS identity,
+           a.attidentity = 'a' AS always,
            a.attgenerated <> '' AS generated,
            a.attgenerated = 'v' AS virtual,
            s.name AS sequence,
-           coalesce(s.sound, true) AS sound
+           coalesce(s.sound, true) AS sound,
+           coalesce(s.owned, true) AS owned
       FROM pg_catalog.pg_attribute a
       JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
       LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
       LEFT JOIN LATERAL (
            SELECT format('%I.%I', sn.nspname, sc.relname) AS name,
                   q.seqincrement > 0 AND q.seqcache = 1 AND NOT q.seqcycle
-                  AND q.seqmax = 9223372036854775807 AS sound
+                  AND q.seqmax = 9223372036854775807 AS sound,
+                  EXISTS (SELECT
+                            FROM pg_catalog.pg_depend o
+                           WHERE o.classid = 'pg_class'::regclass AND o.objid = q.seqrelid
+                             AND o.refclassid = 'pg_class'::regclass AND o.refobjid = a.attrelid
+                             AND o.refobjsubid = a.attnum AND o.deptype IN ('a', 'i')) AS owned
              FROM pg_catalog.pg_depend p
              JOIN pg_catalog.pg_sequence q
                ON q.seqrelid = CASE p.classid WHEN 'pg_class'::regclass THEN p.objid ELSE p.refobjid END
@@ -69,6 +76,7 @@ _INDEXES = text("""
            i.indisunique AS is_unique,
            i.indisprimary AS is_primary,
            i.indisvalid AND i.indisready AND i.indislive AS usable,
+           NOT i.indimmediate AS deferrable,
            pg_get_expr(i.indpred, i.indrelid) AS predicate,
            (SELECT k.conname::text
               FROM pg_catalog.pg_constraint k
@@ -119,6 +127,7 @@ _CONSTRAINTS = text("""
            k.contype = 'p' AS is_primary,
            pg_get_expr(k.conbin, k.conrelid) AS predicate,
            coalesce((to_jsonb(k) ->> 'conenforced')::boolean, true) AS enforced,
+           k.convalidated AS validated,
            ARRAY(
              SELECT a.attname::text
                FROM unnest(k.conkey) WITH ORDINALITY AS u (attnum, place)
@@ -131,8 +140,57 @@ _CONSTRAINTS = text("""
 """)
 
 
-async def read(connection: AsyncConnection, table: str, schema: str | None) -> Found | Absent:
-    """What the database has under this name; without a schema, the search path decides."""
+# What stands between the rows and whoever asks: rights, policies, triggers that may drop a row, rules, children.
+_SURROUNDINGS = text("""
+    SELECT current_user::text AS role,
+           ARRAY(
+             SELECT r.name
+               FROM unnest(CAST(:rights AS text[])) AS r (name)
+              WHERE NOT CASE WHEN r.name = 'DELETE' THEN has_table_privilege(c.oid, r.name)
+                             ELSE has_any_column_privilege(c.oid, r.name) END
+           ) AS lacks,
+           row_security_active(c.oid) AND NOT EXISTS (
+             SELECT
+               FROM pg_catalog.pg_policy p
+              WHERE p.polrelid = c.oid AND p.polpermissive AND p.polcmd = '*'
+                AND pg_get_expr(p.polqual, p.polrelid) = 'true'
+                AND coalesce(pg_get_expr(p.polwithcheck, p.polrelid), 'true') = 'true'
+                AND EXISTS (SELECT
+                              FROM unnest(p.polroles) AS r (oid)
+                             WHERE r.oid = 0 OR pg_has_role(r.oid, 'usage'))
+                AND NOT EXISTS (SELECT
+                                  FROM pg_catalog.pg_policy n
+                                 WHERE n.polrelid = c.oid AND NOT n.polpermissive)
+           ) AS hides_rows,
+           ARRAY(
+             SELECT t.tgname::text
+               FROM pg_catalog.pg_trigger t
+               JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid
+              WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+                AND t.tgtype & 3 = 3 AND f.prosrc ~* '\\mreturn\\s+null\\M'
+              ORDER BY t.tgname
+           ) AS dropping_triggers,
+           ARRAY(
+             SELECT w.rulename::text
+               FROM pg_catalog.pg_rewrite w
+              WHERE w.ev_class = c.oid AND w.rulename <> '_RETURN' AND w.is_instead AND w.ev_enabled <> 'D'
+              ORDER BY w.rulename
+           ) AS rules,
+           ARRAY(
+             SELECT CAST(CAST(h.inhrelid AS regclass) AS text)
+               FROM pg_catalog.pg_inherits h
+              WHERE h.inhparent = c.oid AND c.relkind = 'r'
+              ORDER BY 1
+           ) AS children
+      FROM pg_catalog.pg_class c
+     WHERE c.oid = CAST(:oid AS oid)
+""")
+
+
+async def read(
+    connection: AsyncConnection, table: str, schema: str | None, rights: tuple[str, ...] = ()
+) -> Found | Absent:
+    """What the database has under this name, and which rights on it are missing; the search path may decide."""
     relation = (await connection.execute(_RELATION, {"name": quoted(table, schema)})).one_or_none()
     if relation is None:
         exists = schema is None or bool(await connection.scalar(_SCHEMA, {"schema": schema}))
@@ -140,6 +198,7 @@ async def read(connection: AsyncConnection, table: str, schema: str | None) -> F
     columns = await _rows(connection, _COLUMNS, relation.oid)
     indexes = await _rows(connection, _INDEXES, relation.oid)
     constraints = await _rows(connection, _CONSTRAINTS, relation.oid)
+    around = (await connection.execute(_SURROUNDINGS, {"oid": relation.oid, "rights": [*rights]})).one()
     primary = next((row for row in constraints if row.is_primary), None)
     checks = [row for row in constraints if not row.is_primary]
     return Found(
@@ -149,10 +208,18 @@ async def read(connection: AsyncConnection, table: str, schema: str | None) -> F
         primary_key=() if primary is None else tuple(primary.column_names),
         primary_key_name=None if primary is None else primary.name,
         indexes=tuple(_index(row) for row in indexes),
-        checks=tuple(FoundCheck(row.name, row.predicate, row.enforced) for row in checks),
+        checks=tuple(FoundCheck(row.name, row.predicate, row.enforced, row.validated) for row in checks),
         options=dict(option.split("=", 1) for option in relation.options),
-        ordinary=relation.ordinary,
+        kind=relation.kind,
         logged=relation.logged,
+        surroundings=Surroundings(
+            role=around.role,
+            lacks=tuple(around.lacks),
+            hides_rows=around.hides_rows,
+            dropping_triggers=tuple(around.dropping_triggers),
+            rules=tuple(around.rules),
+            children=tuple(around.children),
+        ),
     )
 
 
@@ -171,6 +238,8 @@ def _column(row: Row[Any]) -> FoundColumn:
         virtual=row.virtual,
         sequence=row.sequence,
         sound=row.sound,
+        always=row.always,
+        owned=row.owned,
     )
 
 
@@ -187,4 +256,5 @@ def _index(row: Row[Any]) -> FoundIndex:
         primary=row.is_primary,
         usable=row.usable,
         building=row.building,
+        deferrable=row.deferrable,
     )

@@ -22,6 +22,11 @@ from faststream_outbox.schema.tables import make_dlq_table, make_outbox_table
 # What a claim writes: an index on one of these would move on every claim.
 LEASE_COLUMNS = frozenset({"acquired_at", "acquired_token", "deliveries_count", "last_attempt_at"})
 
+# What whoever handles messages does to each table.
+_CLAIMS = ("SELECT", "UPDATE", "DELETE")
+_BURIES = ("INSERT",)
+_ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
 
 async def validate_schema(
     connection_or_engine: AsyncConnection | AsyncEngine,
@@ -29,28 +34,69 @@ async def validate_schema(
     dlq_table: Table | None = None,
     *,
     check_autovacuum: bool = False,
+    check_rights: bool = False,
 ) -> None:
-    """Raise `SchemaMismatch` if the tables are not as needed; paste its text into psql from line 2 on."""
-    _refuse(await find_differences(connection_or_engine, table, dlq_table, check_autovacuum=check_autovacuum))
+    """Raise `SchemaMismatch` if the tables are not as needed; paste its text into psql from line 2 on.
+
+    check_autovacuum: look at the vacuum settings too.
+    check_rights: look at what the connection's role may do, as one that handles messages.
+    """
+    _refuse(
+        await find_differences(
+            connection_or_engine, table, dlq_table, check_autovacuum=check_autovacuum, check_rights=check_rights
+        )
+    )
 
 
-async def validate_log_schema(connection_or_engine: AsyncConnection | AsyncEngine, tables: LogTables) -> None:
-    """Raise `SchemaMismatch` if the log's tables are not as needed; paste its text into psql from line 2 on."""
+async def validate_log_schema(
+    connection_or_engine: AsyncConnection | AsyncEngine, tables: LogTables, *, check_rights: bool = False
+) -> None:
+    """Raise `SchemaMismatch` if the log's tables are not as needed; paste its text into psql from line 2 on.
+
+    check_rights: look at what the connection's role may do, as one that reads topics.
+    """
+    _refuse(await find_log_differences(connection_or_engine, tables, check_rights=check_rights))
+
+
+async def find_log_differences(
+    connection_or_engine: AsyncConnection | AsyncEngine, tables: LogTables, *, check_rights: bool = False
+) -> list[Difference]:
+    """Everything that is wrong with the log's tables in the database, in an order in which it can be mended."""
+    rights = {tables.log: _ALL[:1], tables.head: _ALL[:3], tables.ticks: _ALL[:2]} if check_rights else {}
     differences: list[Difference] = []
     async with _connected(connection_or_engine) as connection:
         for table in tables.all:
-            if not (table is tables.log and tables.is_partitioned):
-                differences += await _differences(connection, table, frozenset(), check_autovacuum=False)
-    _refuse(differences)
+            needed = rights.get(table, _ALL) if check_rights else ()
+            differences += await _differences(connection, table, needed)
+    return differences
+
+
+def printed(differences: list[Difference]) -> str:
+    """What is wrong, and below it the SQL that mends it, to be pasted into psql: words are comments."""
+    words = [item for item in differences if not item.fix]
+    together = [item for item in differences if item.fix and item.runs_in_transaction]
+    outside = [item for item in differences if item.fix and not item.runs_in_transaction]
+    lines = [_comment(item) for item in words]
+    if together:
+        lines += ["BEGIN;", *(f"{_comment(item)}\n{item.fix}" for item in together), "COMMIT;"]
+    if outside:
+        lines += ["-- These cannot run inside a transaction, because others go on writing meanwhile:"]
+        lines += [f"{_comment(item)}\n{item.fix}" for item in outside]
+    return "\n".join(lines)
+
+
+def _comment(item: Difference) -> str:
+    # A name may hold a line break, and what stands behind it would be run by whoever pastes this.
+    return f"-- {one_line(f'{item.where}: {item.problem}')}"
 
 
 def _refuse(differences: list[Difference]) -> None:
     if differences:
         count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
-        lines = [f"The database is not as this version needs it ({count}). Run this, outside a transaction:"]
-        # A name may hold a line break, and what stands behind it would be run by whoever pastes this.
-        lines.extend(f"-- {one_line(f'{item.where}: {item.problem}')}\n{item.fix}" for item in differences)
-        raise SchemaMismatch("\n".join(lines))
+        is_mended = any(item.fix for item in differences)
+        what = "Run this; what is left to you is said in words:" if is_mended else "This is left to you:"
+        msg = f"The database is not as this version needs it ({count}). {what}\n{printed(differences)}"
+        raise SchemaMismatch(msg)
 
 
 async def find_differences(
@@ -59,6 +105,7 @@ async def find_differences(
     dlq_table: Table | None = None,
     *,
     check_autovacuum: bool = False,
+    check_rights: bool = False,
 ) -> list[Difference]:
     """Everything that is wrong with the tables in the database, in an order in which it can be mended.
 
@@ -67,21 +114,30 @@ async def find_differences(
     """
     async with _connected(connection_or_engine) as connection:
         differences = await _differences(
-            connection, make_outbox_table(_metadata(table), table.name), LEASE_COLUMNS, check_autovacuum
+            connection,
+            make_outbox_table(_metadata(table), table.name),
+            _CLAIMS if check_rights else (),
+            lease_columns=LEASE_COLUMNS,
+            check_autovacuum=check_autovacuum,
         )
         if dlq_table is not None:
             dead = make_dlq_table(_metadata(dlq_table), dlq_table.name)
-            differences += await _differences(connection, dead, frozenset(), check_autovacuum=False)
+            differences += await _differences(connection, dead, _BURIES if check_rights else ())
     return differences
 
 
 async def _differences(
-    connection: AsyncConnection, table: Table, lease_columns: frozenset[str], check_autovacuum: bool
+    connection: AsyncConnection,
+    table: Table,
+    rights: tuple[str, ...],
+    *,
+    lease_columns: frozenset[str] = frozenset(),
+    check_autovacuum: bool = False,
 ) -> list[Difference]:
     translated = await connection.run_sync(lambda sync: sync.get_execution_options().get("schema_translate_map") or {})
     schema = translated.get(table.schema, table.schema)
     expected = described(table, schema=schema, lease_columns=lease_columns)
-    found = await read(connection, expected.table, expected.schema)
+    found = await read(connection, expected.table, expected.schema, rights)
     return compare(expected, found, check_autovacuum=check_autovacuum)
 
 

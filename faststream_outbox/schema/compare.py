@@ -5,12 +5,14 @@ would make publishing fail or claiming slow. The differences come in an order in
 can be applied. Called by `schema.check`.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from faststream_outbox.schema import mend
 from faststream_outbox.schema.autovacuum import outbox_autovacuum_ddl
 from faststream_outbox.schema.expression import canonical, canonical_default, canonical_type
+from faststream_outbox.schema.hazards import hazards, wrong_kind
 from faststream_outbox.schema.shape import (
     Absent,
     Expected,
@@ -21,16 +23,25 @@ from faststream_outbox.schema.shape import (
     FoundIndex,
 )
 
+_CONCURRENTLY = re.compile(r"(CREATE|DROP) (UNIQUE )?INDEX CONCURRENTLY ")
 _PUBLISHING_FAILS = "publishing would fail"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is wrong: where, what, and the SQL that mends it, one statement a line."""
+    """One thing that is wrong: where, what, and the SQL that mends it, one statement a line.
+
+    Where nothing can be mended safely by SQL, there is none, and the problem says what to do.
+    """
 
     where: str
     problem: str
-    fix: str
+    fix: str = ""
+
+    @property
+    def runs_in_transaction(self) -> bool:
+        """Whether the SQL may stand in a transaction with others; indexes are built and dropped outside of one."""
+        return not any(_CONCURRENTLY.match(line) for line in self.fix.splitlines())
 
 
 def compare(expected: Expected, found: Found | Absent, *, check_autovacuum: bool = False) -> list[Difference]:
@@ -38,10 +49,10 @@ def compare(expected: Expected, found: Found | Absent, *, check_autovacuum: bool
     if isinstance(found, Absent):
         fix = mend.create_table(expected, schema_exists=found.schema_exists)
         return [Difference(expected.name, "the table does not exist", fix)]
-    if not found.ordinary:
-        problem = "it is no ordinary table, but a view, a partitioned or a foreign table"
-        return [Difference(found.name, problem, mend.move_away(found, expected))]
+    if (wrong := wrong_kind(expected, found)) is not None:
+        return [Difference(found.name, wrong)]
     return [
+        *(Difference(found.name, problem) for problem in hazards(expected, found)),
         *_persistence(found),
         *_lease_indexes(expected, found),
         *_missing_columns(expected, found),
@@ -83,6 +94,11 @@ def _primary_key(expected: Expected, found: Found) -> Iterator[Difference]:
         is_now = f"({', '.join(found.primary_key)})" if found.primary_key else "missing"
         problem = f"the primary key is {is_now}, and has to be ({', '.join(expected.primary_key)})"
         yield Difference(found.name, problem, mend.replace_primary_key(found.name, expected, found.primary_key_name))
+    elif any(index.primary and index.deferrable for index in found.indexes):
+        problem = (
+            "the primary key is DEFERRABLE: ON CONFLICT cannot use it, and replaying dead letters or reading fails"
+        )
+        yield Difference(found.name, problem, mend.replace_primary_key(found.name, expected, found.primary_key_name))
 
 
 def _columns(expected: Expected, found: Found) -> Iterator[Difference]:
@@ -90,17 +106,20 @@ def _columns(expected: Expected, found: Found) -> Iterator[Difference]:
     for column in expected.columns:
         live = there.get(column.name)
         if live is not None:
-            for problem, fix in _column(found, column, live):
+            for problem, fix in _column(expected, found, column, live):
                 yield Difference(f"{found.name}.{column.name}", problem, fix)
 
 
-def _column(found: Found, column: ExpectedColumn, live: FoundColumn) -> Iterator[tuple[str, str]]:
+def _column(expected: Expected, found: Found, column: ExpectedColumn, live: FoundColumn) -> Iterator[tuple[str, str]]:
     table = found.name
     if canonical_type(live.type) != canonical_type(column.type):
         problem = f"the type is {live.type}, and has to be {column.type}"
         yield problem, mend.change_type(table, column, live)
     if column.serial:
         yield from _numbering(found, live)
+        if live.always and (column.identity or expected.lease_columns):
+            problem = "it is GENERATED ALWAYS: what comes back under its own number, as in a replay, is refused"
+            yield problem, mend.let_be_given(table, column.name)
     elif (wrong := _default_problem(column, live)) is not None:
         yield wrong, mend.change_default(table, column, live)
     if live.nullable and not column.nullable:
@@ -115,6 +134,12 @@ def _numbering(found: Found, live: FoundColumn) -> Iterator[tuple[str, str]]:
     elif live.sequence is not None and not live.sound:
         problem = f"its sequence {live.sequence} runs out too early, or does not number messages in their order"
         yield problem, mend.repair_sequence(live.sequence)
+    if live.sequence is not None and not live.owned:
+        problem = (
+            f"its sequence {live.sequence} does not belong to it: whoever looks for its last number finds none, and a "
+            "replay cannot keep ids from being drawn twice"
+        )
+        yield problem, mend.own_sequence(found.name, live.name, live.sequence)
 
 
 def _default_problem(column: ExpectedColumn, live: FoundColumn) -> str | None:
@@ -141,10 +166,18 @@ def _extra_columns(expected: Expected, found: Found) -> Iterator[Difference]:
 
 
 def _checks(expected: Expected, found: Found) -> Iterator[Difference]:
-    enforced = {canonical(check.predicate) for check in found.checks if check.enforced}
+    enforced = {canonical(check.predicate): check for check in found.checks if check.enforced and check.validated}
+    waiting = {canonical(check.predicate): check for check in found.checks if check.enforced}
     names = {check.name for check in found.checks}
     for check in expected.checks:
-        if canonical(check.predicate) not in enforced:
+        predicate = canonical(check.predicate)
+        if predicate not in enforced and predicate in waiting:
+            name = waiting[predicate].name
+            problem = (
+                f"the constraint {name} is NOT VALID: rows from before may break it, and such a row is never claimed"
+            )
+            yield Difference(found.name, problem, mend.validate_check(found.name, name))
+        elif predicate not in enforced:
             fix = mend.replace_check(found.name, check, name_taken=check.name in names)
             yield Difference(found.name, f"no constraint enforces CHECK ({check.predicate})", fix)
 

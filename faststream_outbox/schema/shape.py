@@ -27,13 +27,14 @@ _sql = DIALECT.statement_compiler(DIALECT, None)
 
 @dataclass(frozen=True, slots=True)
 class ExpectedColumn:
-    """A column that statements rely on; `serial` means that the database numbers it."""
+    """A column that statements rely on; `serial` means that the database numbers it, `identity` in which way."""
 
     name: str
     type: str
     nullable: bool
     default: str | None = None
     serial: bool = False
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Expected:
     checks: tuple[ExpectedCheck, ...] = ()
     fillfactor: int | None = None
     lease_columns: frozenset[str] = frozenset()
+    is_partitioned: bool = False
 
     @property
     def name(self) -> str:
@@ -76,7 +78,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A column of the database; `sequence` is what it draws from or owns, `sound` if that will do for ids."""
+    """A column of the database; `sequence` is what it draws from or owns, `sound` if that will do for ids.
+
+    always: nobody else may give it a value. owned: the sequence is known to belong to the column.
+    """
 
     name: str
     type: str
@@ -87,6 +92,8 @@ class FoundColumn:
     virtual: bool = False
     sequence: str | None = None
     sound: bool = True
+    always: bool = False
+    owned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,7 @@ class FoundIndex:
     primary: bool = False
     usable: bool = True
     building: bool = False
+    deferrable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +121,24 @@ class FoundCheck:
     name: str
     predicate: str
     enforced: bool = True
+    validated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stands between the rows of a table and whoever asks now, as `role`."""
+
+    role: str = ""
+    lacks: tuple[str, ...] = ()
+    hides_rows: bool = False
+    dropping_triggers: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A relation of the database under the table's name."""
+    """A relation of the database under the table's name; `kind` is PostgreSQL's letter for what it is."""
 
     table: str
     schema: str
@@ -127,8 +148,9 @@ class Found:
     indexes: tuple[FoundIndex, ...] = ()
     checks: tuple[FoundCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict[str, str])
-    ordinary: bool = True
+    kind: str = "r"
     logged: bool = True
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     @property
     def name(self) -> str:
@@ -151,7 +173,8 @@ def described(table: Table, *, schema: str | None, lease_columns: frozenset[str]
             type=DIALECT.type_compiler_instance.process(column.type).lower(),
             nullable=bool(column.nullable),
             default=_default(column),
-            serial=column is table.autoincrement_column,
+            serial=column is table.autoincrement_column or column.identity is not None,
+            identity=column.identity is not None,
         )
         for column in table.columns
     )
@@ -167,6 +190,7 @@ def described(table: Table, *, schema: str | None, lease_columns: frozenset[str]
         checks=tuple(ExpectedCheck(_constraint_name(check), _rendered(check.sqltext)) for check in checks),
         fillfactor=None if fillfactor is None else int(fillfactor),
         lease_columns=lease_columns,
+        is_partitioned=table.dialect_options["postgresql"]["partition_by"] is not None,
     )
 
 

@@ -8,8 +8,10 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import URL, Engine, MetaData, Table, create_engine, text
+from sqlalchemy.exc import DBAPIError
 
 from faststream_outbox.schema import Difference, make_dlq_table, make_outbox_table
+from faststream_outbox.schema.check import printed
 from tests.schema.migrations import ENVIRONMENT, Alembic, config_of
 
 Execute = Callable[..., None]
@@ -27,17 +29,22 @@ def execute(builder: Engine) -> Execute:
                 names = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
                 for mark, name in names.items():
                     statement = statement.replace(mark, name)
-                connection.execute(text(statement))
+                try:
+                    connection.exec_driver_sql(statement)
+                except DBAPIError:
+                    # A transaction that the statements began is over, as it is for psql at the next COMMIT.
+                    connection.exec_driver_sql("ROLLBACK")
+                    raise
 
     return run
 
 
 @pytest.fixture
 def mend(execute: Execute) -> Mend:
-    """Runs every statement of every fix, as somebody would who pastes them into psql."""
+    """Runs what is printed, line by line, as somebody would who pastes it into psql."""
 
     def run(differences: list[Difference]) -> None:
-        execute(*(statement for difference in differences for statement in difference.fix.splitlines()))
+        execute(*(line for line in printed(differences).splitlines() if not line.startswith("--")))
 
     return run
 
