@@ -12,6 +12,7 @@ WORKERS ?= 3
 TESTS ?= tests
 ARGS ?=
 KEEP ?=
+COVER ?=
 
 # Many tests start processes: what those import is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
@@ -42,7 +43,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-other lint format types bench soak docs
+.PHONY: help demo test test-fast test-pg15 test-pg16 test-all lint format types bench soak docs
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -50,8 +51,13 @@ help: ## this list
 demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, a shop, and workers of which one is killed
 	$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
-test: lint types test-other test-pg15 $(DEV) ## everything but the soak tests; what CI runs
-	$(PYTEST) -m "not soak" --cov --cov-report=term $(ARGS)
+test: lint types test-pg16 test-pg15 ## everything but the soak tests, with Python 3.13 where there is one; what CI runs
+	@python=$$($(FIND_313)); \
+	if [ -z "$$python" ]; then echo "no Python 3.13 here: how much of the code is tested is not measured"; fi; \
+	$(MAKE) --no-print-directory test-all $${python:+PYTHON="$$python" VENV=$(VENV_313) COVER="--cov --cov-report=term"}
+
+test-all: $(DEV) ## the same with this Python, without anything else
+	$(PYTEST) -m "not soak" $(COVER) $(ARGS)
 
 test-fast: $(DEV) ## the tests that take about three minutes together
 	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
@@ -63,11 +69,6 @@ test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where i
 test-pg16: $(DEV) ## what depends on the server or on Python, on PostgreSQL 16
 	OUTBOX_TEST_PG=16 $(PYTEST) -m "not soak" $(OF_THE_SERVER) $(ARGS)
 	OUTBOX_TEST_PG=16 $(PYTEST) -m "$(FAST)" $(OF_THE_ENGINES) $(ARGS)
-
-test-other: ## the same with Python 3.13, where there is one
-	@python=$$($(FIND_313)); \
-	if [ -z "$$python" ]; then echo "no Python 3.13 here: PostgreSQL 16 is tried with this Python"; fi; \
-	$(MAKE) --no-print-directory test-pg16 $${python:+PYTHON="$$python" VENV=$(VENV_313)}
 
 lint: $(DEV) ## style, formatting, layers
 	$(BIN)/ruff check .
