@@ -82,8 +82,13 @@ async def test_slot_stops_when_too_many_wait(stage: Stage) -> None:
 
     await stage.publish(*range(10), key="one")
     await stage.broker.start()
-    await eventually(lambda: [event.waiting for event in stage.witness.of(KeyHalted)], 20.0)
-    assert len(await stage.aside()) == 3
+    await eventually(lambda: stage.witness.of(KeyHalted))
+
+    async def are_written() -> bool:
+        """The three are set aside, after it was told."""
+        return len(await stage.aside()) == 3
+
+    await eventually(are_written)
 
 
 async def test_several_topics_are_read_by_one_subscriber(stage: Stage) -> None:
