@@ -1,14 +1,17 @@
 """The log as a listener: what an operator must see, and nothing per message that goes well.
 
-A record is one line, whatever names and errors hold, and has no part of a message in it; only a traceback comes below.
+An outage that goes on is said once, and again after ever longer times. A record is one line, whatever names and
+errors hold, and has no part of a message in it; only a traceback comes below.
 """
 
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import assert_never
 
 from faststream_outbox.events import Events
 from faststream_outbox.events import table as told
+from faststream_outbox.events.repeats import Repeats
 from faststream_outbox.schema.line import one_line
 from faststream_outbox.sql.secrets import hide_parameters, said
 
@@ -127,13 +130,32 @@ def _of_log(
 def keep_journal(events: Events, logger: logging.Logger, say: Say = said) -> Callable[[], None]:
     """Write noteworthy events to `logger`, and of errors what `say` makes of them; returns what undoes it."""
 
+    repeats = Repeats()
+
     def write(event: Noteworthy) -> None:
         level, text, error = entry(event, say)
         if error is not None and say is not said:
             # A traceback ends with the error's own text.
             text, error = f"{text} {say(error)}", None
+        match event:
+            case told.ConnectionLost(role=what) | told.ListenerLost(channel=what):
+                if not repeats.is_news((type(event), what), text, monotonic()):
+                    return
+            case told.ConnectionRestored(role=role):
+                repeats.over((told.ConnectionLost, role))
+            case _:
+                pass
         hide_parameters(error)
         # Not as a format: a name may hold a percent sign.
         logger.log(level, "%s", one_line(text), exc_info=error)
 
-    return events.subscribe(write, *Noteworthy.__args__)
+    def hear(event: told.ListenerReady) -> None:
+        repeats.over((told.ListenerLost, event.channel))
+
+    undo = events.subscribe(write, *Noteworthy.__args__), events.subscribe(hear, told.ListenerReady)
+
+    def stop() -> None:
+        for each in undo:
+            each()
+
+    return stop

@@ -8,8 +8,7 @@ import pytest
 from faststream_outbox.events.table import ConnectionLost, MessageSetApart, OutcomeRefused
 from faststream_outbox.queue import DONE, Claim, Dead, OutboxClient, Worker
 from faststream_outbox.service import pause_after
-from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
+from tests.rights.refusals import counting
 from tests.rights.stage import Stage
 from tests.waiting import eventually
 
@@ -28,18 +27,7 @@ MISSING = {
 @pytest.fixture
 def failed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each statement was refused."""
-    failed: Counter[str] = Counter()
-    fetch = Wire.fetch
-
-    async def counted(wire: Wire, statement: Statement, values: Any) -> Any:
-        try:
-            return await fetch(wire, statement, values)
-        except Exception as error:
-            failed[statement.name] += getattr(error, "sqlstate", None) == "42501"
-            raise
-
-    monkeypatch.setattr(Wire, "fetch", counted)
-    return failed
+    return counting(monkeypatch)
 
 
 @pytest.mark.slow
