@@ -82,7 +82,9 @@ def test_what_is_not_seen_is_escaped(given: str, shown: str) -> None:
 def test_sql_to_paste_holds_no_line_of_a_stranger() -> None:
     with pytest.raises(SchemaMismatch) as mismatch:
         _refuse([Difference("outbox index a\nDROP TABLE orders;", "it is\rinvalid", "SELECT 1;")])
-    assert [line[:2] for line in str(mismatch.value).splitlines()[1:]] == ["--", "SE"]
+    (line,) = [line for line in str(mismatch.value).splitlines() if "DROP TABLE orders;" in line]
+    assert line.startswith("-- ")
+    assert "invalid" in line
 
 
 @pytest.fixture
