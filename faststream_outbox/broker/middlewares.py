@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from faststream import AckPolicy, BaseMiddleware
-from faststream.exceptions import AckMessage, HandlerException
+from faststream.exceptions import AckMessage, HandlerException, SkipMessage
 from faststream.message import StreamMessage
 from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
@@ -140,11 +140,13 @@ class OutboxMiddleware(BaseMiddleware):
         if was_stopped:
             for claim in claims:
                 claim.decide(STOPPED)
-        if exc_val is not None and not isinstance(exc_val, HandlerException):
+        subscriber = self._subscriber()
+        if isinstance(exc_val, HandlerException) and subscriber is not None:
+            self._note_instruction(exc_val, claims, subscriber)
+        elif exc_val is not None:
             for claim in claims:
                 claim.error = exc_val
             self._note_conflict(exc_val)
-            subscriber = self._subscriber()
             if subscriber is not None and not subscriber.can_forward:
                 for claim in claims:
                     if claim.decision is None or isinstance(claim.decision, Retry):
@@ -153,6 +155,16 @@ class OutboxMiddleware(BaseMiddleware):
             is_done = (exc_val is None and not was_stopped) or isinstance(exc_val, AckMessage)
             await self._end_transaction(claims, is_done=is_done)
         return False
+
+    @staticmethod
+    def _note_instruction(raised: HandlerException, claims: list[Taken], subscriber: "OutboxSubscriber") -> None:
+        """Heed what FastStream leaves to the broker: nobody else says what becomes of these messages."""
+        for claim in claims:
+            if subscriber.is_manual:
+                claim.error = raised
+            elif isinstance(raised, SkipMessage):
+                # As a message comes again that nobody has acknowledged.
+                claim.decide(Retry(subscriber.options.lease_ttl_seconds, counts=False))
 
     def _is_stopping(self, error: BaseException | None) -> bool:
         """Whether a stop has cancelled the handler: however it ended, nobody knows how far it got."""

@@ -43,7 +43,7 @@ from faststream_outbox.log.slots import checked_group, checked_uri
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.limited import limited
-from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, UNDECIDED_OUTCOME, Outcome
+from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, Outcome, Undecided
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.worker import Worker
@@ -362,7 +362,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
 def _decided(claim: Taken) -> Outcome:
     """What the handler decided; that it decided nothing is kept, so that a decision that comes later is seen."""
-    claim.decide(UNDECIDED_OUTCOME)
+    claim.decide(Undecided(claim.error))
     assert claim.decision is not None
     return claim.decision
 

@@ -35,7 +35,7 @@ from faststream_outbox.errors import SessionRequired
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
-from faststream_outbox.outcomes.outcome import RELEASE, UNDECIDED_OUTCOME, Outcome, Retry
+from faststream_outbox.outcomes.outcome import RELEASE, Outcome, Retry, Undecided
 from faststream_outbox.overview import Unprocessed, as_unprocessed
 from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion
 from faststream_outbox.queue.attempt import attempt, attempt_batch
@@ -313,7 +313,7 @@ class FakeProducer(OutboxProducer):
                 raise
             except BaseException as error:  # noqa: BLE001 - raised again below, to the test
                 failures.append(error)
-            decided: list[Outcome] = [claim.decision or UNDECIDED_OUTCOME for claim in claims]
+            decided: list[Outcome] = [claim.decision or Undecided(claim.error) for claim in claims]
             return decided if subscriber.options.batch else decided[0]
 
         worker.handle = handle

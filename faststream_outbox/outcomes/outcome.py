@@ -4,7 +4,7 @@ Handlers return an `Outcome`; `resolved` turns what leaves a choice open (a retr
 decision at all) into one that can be written. Pure. Used by the engines.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, assert_never
 
@@ -52,7 +52,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The handler ended without saying; the worker's `on_undecided` decides."""
+    """The handler ended without saying; the worker's `on_undecided` decides, and keeps the error if there was one."""
+
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,10 @@ def resolved(
                 problem.__context__ = problem.__context__ or error
                 return Dead(RETRY_TERMINAL, problem)
             return Dead(RETRY_TERMINAL, error) if delay is None else Retry(delay, error, counts)
-        case Undecided():
+        case Undecided(error=error):
             decided = _DECIDED[on_undecided]
             return resolved(
-                decided,
+                replace(decided, error=error) if isinstance(decided, Retry | Dead) else decided,
                 strategy=strategy,
                 on_undecided=on_undecided,
                 now=now,

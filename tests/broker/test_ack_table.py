@@ -24,7 +24,8 @@ class Panic(BaseException):
     """What a Rust extension raises."""
 
 
-DONE, RETRY, DEAD, UNDECIDED = "done", "retry", "dead", "undecided"
+DONE, RETRY, DEAD, UNDECIDED, SKIPPED = "done", "retry", "dead", "undecided", "skipped"
+LEASE_SECONDS = 300.0
 
 TABLE: dict[str, dict[AckPolicy, str]] = {
     "returns": {ACK: DONE, REJECT: DONE, NACK: DONE, MANUAL: UNDECIDED},
@@ -33,7 +34,7 @@ TABLE: dict[str, dict[AckPolicy, str]] = {
     "AckMessage": {ACK: DONE, REJECT: DONE, NACK: DONE, MANUAL: UNDECIDED},
     "NackMessage": {ACK: RETRY, REJECT: RETRY, NACK: RETRY, MANUAL: UNDECIDED},
     "RejectMessage": {ACK: DEAD, REJECT: DEAD, NACK: DEAD, MANUAL: UNDECIDED},
-    "SkipMessage": {ACK: UNDECIDED, REJECT: UNDECIDED, NACK: UNDECIDED, MANUAL: UNDECIDED},
+    "SkipMessage": {ACK: SKIPPED, REJECT: SKIPPED, NACK: SKIPPED, MANUAL: UNDECIDED},
     "StopConsume": {ACK: DONE, REJECT: DEAD, NACK: RETRY, MANUAL: UNDECIDED},
     "parser raises": {ACK: DONE, REJECT: DEAD, NACK: RETRY, MANUAL: UNDECIDED},
     "on_receive raises": {ACK: DONE, REJECT: DEAD, NACK: RETRY, MANUAL: UNDECIDED},
@@ -128,6 +129,7 @@ async def test_ending_of_a_handler_under_a_policy(stage: Stage, ending: str, pol
         ack_policy=policy,
         retry_strategy=ConstantRetry(delay_seconds=STRATEGY_DELAY),
         on_undecided="dead",
+        lease_ttl_seconds=LEASE_SECONDS,
         parser=_failing_parser if ending == "parser raises" else None,
     )
     subscriber(_handler(ending))
@@ -135,6 +137,12 @@ async def test_ending_of_a_handler_under_a_policy(stage: Stage, ending: str, pol
     became = RETRY if rows else DEAD if letters else DONE
     if became == DEAD and letters[0]["failure_reason"] == "undecided":
         became = UNDECIDED
+        raised = RAISED.get(ending)
+        assert raised is None or letters[0]["error_type"].endswith(raised.__name__)
+    if became == RETRY and rows[0]["attempts_count"] == 0:
+        became = SKIPPED
+        assert LEASE_SECONDS - 30 < rows[0]["ahead"].total_seconds() <= LEASE_SECONDS
+        assert rows[0]["deliveries_count"] == 0
     assert became == expected
 
 

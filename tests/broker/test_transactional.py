@@ -76,7 +76,7 @@ async def test_exception_leaves_nothing_and_the_message_comes_again(shop: Effect
     assert attempts == [1, 1]
 
 
-@pytest.mark.parametrize("raised", [NackMessage, SkipMessage, ValueError, asyncio.CancelledError])
+@pytest.mark.parametrize("raised", [NackMessage, ValueError, asyncio.CancelledError])
 async def test_ending_that_is_no_success_rolls_back(shop: EffectsShop, raised: type[BaseException]) -> None:
     @shop.broker.subscriber("orders", transactional=True, retry_strategy=LATER)
     async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
@@ -87,6 +87,25 @@ async def test_ending_that_is_no_success_rolls_back(shop: EffectsShop, raised: t
     await shop.broker.start()
     await shop.publish(1)
     await shop.failed()
+
+
+async def test_skipped_message_leaves_nothing_and_no_attempt(shop: EffectsShop) -> None:
+    @shop.broker.subscriber("orders", transactional=True)
+    async def handle(body: int, session: OutboxSession, outbox: Broker) -> None:
+        await shop.write(session, body)
+        await outbox.publish(body, "published")
+        raise SkipMessage
+
+    await shop.broker.start()
+    await shop.publish(1)
+
+    async def the_order_waits() -> Any:
+        return await shop.sql(
+            f"select 1 from {shop.outbox.name} where next_attempt_at > now() and attempts_count = deliveries_count"
+        )
+
+    await eventually(the_order_waits)
+    assert await shop.state() == {"effects": [], "messages": {"orders": [b"1"]}, "dead": 0}
 
 
 async def test_rejected_message_is_a_dead_letter_and_its_writes_are_gone(shop: EffectsShop) -> None:

@@ -121,3 +121,6 @@ class TestUndecided:
 
     def test_retry_is_dead_when_the_strategy_gives_up(self) -> None:
         assert final(Undecided(), NoRetry()) == Dead("retry_terminal")
+        error = ValueError()
+        assert final(Undecided(error), NoRetry()) == Dead("retry_terminal", error)
+        assert final(Undecided(error), on_undecided="dead") == Dead("undecided", error)
