@@ -170,6 +170,8 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             strict_key_order=checked_flag("strict_key_order", strict_key_order),
             shared_client=client,
             on_terminal_failure=on_terminal_failure,
+            metrics_recorder=metrics_recorder,
+            last_exception_renderer=last_exception_renderer,
             broker_middlewares=tuple(middlewares),
             broker_parser=parser,
             broker_decoder=decoder,
@@ -319,6 +321,8 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         check_rights: look at what the engine's role may do, as one that handles messages.
         """
         client = self.client
+        if client.is_in_memory:
+            return
         await validate_schema(
             client.engine,
             client.table,

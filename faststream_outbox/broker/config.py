@@ -12,6 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox.broker._faststream import BrokerConfig, UnderlyingDriverAnnotations
 from faststream_outbox.broker.stand_in import stand_in
 from faststream_outbox.broker.topic import WITHOUT_LOG
+from faststream_outbox.events.recorder import MetricsRecorder
+from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.queue.options import TerminalHook
 from faststream_outbox.schema.log_tables import LogTables
 
@@ -52,6 +54,8 @@ class OutboxBrokerConfig(BrokerConfig):
     autocommit: bool = False
     strict_key_order: bool = False
     on_terminal_failure: TerminalHook | None = None
+    metrics_recorder: MetricsRecorder | None = None
+    last_exception_renderer: Renderer | None = None
     shared_client: "OutboxClient | None" = None
     default_driver_annotations: UnderlyingDriverAnnotations = field(default_factory=dict)
 

@@ -1,7 +1,11 @@
-"""The client of the test broker: the engine's own, on tables in memory."""
+"""The client of the test broker: the engine's own, on tables in memory.
+
+Brokers under one test share a database: those of one table its rows, dead letters and wake-ups, those of one log its
+topics, and all of them the clock.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 from unittest.mock import AsyncMock
@@ -10,31 +14,70 @@ from uuid import uuid4
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.broker.memory import MemoryRow, MemoryWire
-from faststream_outbox.broker.memory_claims import ClaimableTables
+from faststream_outbox.broker.memory import MemoryClock, MemoryRow, MemoryWire
+from faststream_outbox.broker.memory_dead import BuriedTables
 from faststream_outbox.broker.memory_log import MemoryLog
+from faststream_outbox.broker.memory_transaction import ATTRIBUTE, MemoryTransaction, Opened
 from faststream_outbox.errors import LeaseLost
+from faststream_outbox.events import Events
 from faststream_outbox.log.message import OutboxMessage
+from faststream_outbox.log.options import Start
+from faststream_outbox.log.parking import SetAside
+from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.worker import Worker
+from faststream_outbox.schema.names import quoted_name
 from faststream_outbox.sql.through import AnySession, Rows
 from faststream_outbox.sql.wire import Row
 from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.wakeups import Wakeups
+
+
+class MemoryDatabase:
+    """What brokers under one test share."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryClock()
+        self.clients: list[FakeOutboxClient] = []
+        self.wakeups: dict[BuriedTables, Wakeups] = {}
+        self._tables: dict[str, BuriedTables] = {}
+        self._logs: dict[str, MemoryLog] = {}
+
+    def tables(self, table: Table) -> BuriedTables:
+        """The rows of a table, and its dead letters."""
+        return self._tables.setdefault(quoted_name(table), BuriedTables(self.clock))
+
+    def log(self, name: str) -> MemoryLog:
+        """The messages of a log's topics."""
+        return self._logs.setdefault(name, MemoryLog(self.clock))
 
 
 class FakeOutboxClient(OutboxClient):
-    """`rows`, `dlq_rows` and `messages` show the tables; `feed` and `advance` change them."""
+    """`rows`, `dlq_rows`, `messages` and `parked` show the tables; `feed`, `advance` and `seek` change them."""
 
     is_in_memory = True
 
-    def __init__(self, table: Table, dlq_table: Table | None = None) -> None:
-        self.tables = ClaimableTables(keeps_dead=dlq_table is not None)
-        self.log = MemoryLog()
+    def __init__(
+        self,
+        table: Table,
+        dlq_table: Table | None = None,
+        *,
+        log_table: Table | None = None,
+        database: MemoryDatabase | None = None,
+        events: Events | None = None,
+        last_exception_renderer: Renderer | None = None,
+    ) -> None:
+        self.database = database or MemoryDatabase()
+        self.tables = self.database.tables(table)
+        self.log = self.database.log("" if log_table is None else quoted_name(log_table))
         self.committed_to_topics: list[Row] = []
         self.committed: list[MemoryRow] = []
         """What transactional handlers have published and nobody has handled yet."""
+        self.freed: Callable[[BuriedTables], Awaitable[None]] | None = None
+        """Handles messages that an operator has let go, where no loops do."""
+        self.topics_changed: Callable[[], None] = lambda: None
         super().__init__(
             cast("Any", None),
             table,
@@ -43,8 +86,12 @@ class FakeOutboxClient(OutboxClient):
             listen=False,
             watch=False,
             log=None,
+            events=events,
+            last_exception_renderer=last_exception_renderer,
             wires=lambda: MemoryWire(self.tables),
         )
+        self.wakeups = self.database.wakeups.setdefault(self.tables, self.wakeups)
+        self.database.clients.append(self)
 
     @property
     def rows(self) -> list[MemoryRow]:
@@ -60,6 +107,11 @@ class FakeOutboxClient(OutboxClient):
     def dlq_rows(self) -> list[dict[str, Any]]:
         """The dead letters."""
         return self.tables.dlq_rows
+
+    @property
+    def parked(self) -> list[SetAside]:
+        """Messages of topics that groups have parked."""
+        return [each for place in sorted(self.log.groups) for each in self.log.groups[place].parked()]
 
     def feed(
         self,
@@ -90,12 +142,24 @@ class FakeOutboxClient(OutboxClient):
         return int(written[0][0]) if written else None
 
     def advance(self, by: timedelta | float) -> None:
-        """Let time pass; leases of messages in hand are renewed meanwhile."""
-        self.tables.advance(by if isinstance(by, timedelta) else timedelta(seconds=by))
+        """Let time pass for every broker of the test; leases of messages in hand are renewed meanwhile."""
+        self.database.clock.advance(by if isinstance(by, timedelta) else timedelta(seconds=by))
+        for client in self.database.clients:
+            client.renew()
+        for wakeups in self.database.wakeups.values():
+            wakeups.tell(Hint(None, scan=True))
+        self.topics_changed()
+
+    def renew(self) -> None:
+        """Let the leases of messages in hand begin anew."""
         held = list(self._claims())
         ids, tokens = [claim.id for claim in held], [claim.acquired_token for claim in held]
         self.tables.answer("renew", {"ids": ids, "tokens": tokens})
-        self.wakeups.tell(Hint(None, scan=True))
+
+    async def seek(self, to: Start, group: str, topic: str) -> None:
+        """Let a group read a topic from a place on, as `Outbox.seek` does: "earliest", "latest" or a time."""
+        self.log.group(group, topic).seek(to)
+        self.topics_changed()
 
     def lease(self, row: MemoryRow, worker: Worker) -> Claim:
         """Claim a row, due or not."""
@@ -103,46 +167,24 @@ class FakeOutboxClient(OutboxClient):
         self.tables.lease(row, token)
         return Claim(row.claimed(self.tables.now()), token, worker, clock.now())
 
-    async def control(self, name: str, values: dict[str, Any]) -> Rows:
+    async def control(self, name: str, values: Mapping[str, Any], *, file: str = "control") -> Rows:
         """Answer an operator."""
-        return self.tables.answer(name, values)
+        rows = self.tables.answer(name, values)
+        if name in ("resume", "replay") and self.freed is not None:
+            await self.freed(self.tables)
+        return rows
 
     def open_session(self) -> AsyncSession:
         """A session that does nothing, for transactional handlers."""
-        session = AsyncMock(spec=AsyncSession)
-        session.in_transaction.return_value = True
+        session = idle_session(MemoryTransaction(is_hidden=True))
         session.__aenter__.return_value = session
         session.begin = AsyncMock()
-        pending: list[MemoryRow] = []
-        to_topics: list[Row] = []
-
-        async def commit() -> None:
-            self.tables.rows.extend(pending)
-            self.committed.extend(pending)
-            for queue in {row.queue for row in pending}:
-                self.wakeups.tell(Hint(queue))
-            pending.clear()
-            self.log.keep(to_topics)
-            self.committed_to_topics.extend(to_topics)
-            to_topics.clear()
-
-        async def rollback() -> None:
-            pending.clear()
-            to_topics.clear()
-
-        session.outbox_pending = pending
-        session.topics_pending = to_topics
-        session.commit, session.rollback, session.close = commit, rollback, rollback
         return cast("AsyncSession", session)
 
     async def lock_within(self, session: AnySession, *claims: Claim) -> None:
         """Refuse messages whose lease is gone."""
-        values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
-        held = {row[0] for row in self.tables.answer("lock", values)}
-        for claim in claims:
-            if claim.id not in held:
-                msg = f"The lease of message {claim.id} is gone."
-                raise LeaseLost(msg)
+        held = {row[0] for row in self.tables.answer("lock", _leases(claims))}
+        _refuse_lost([claim for claim in claims if claim.id not in held])
 
     async def begin_within(self, session: AsyncSession, *claims: Claim) -> None:
         """Begin a transaction that does nothing."""
@@ -150,10 +192,40 @@ class FakeOutboxClient(OutboxClient):
 
     async def settle_within(self, session: AnySession, *claims: Claim) -> None:
         """Finish messages with the handler's transaction."""
-        values = {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
-        ended = {row[0] for row in self.tables.answer("settle_done", values)}
+        opened = Opened(session, is_hidden=True)
+        if opened.transaction is None:
+            rows = self.tables.answer("settle_done", _leases(claims))
+        else:
+            rows = opened.transaction.answer(self.tables, "settle_done", _leases(claims), opened.scopes)
+        ended = {row[0] for row in rows}
+        _refuse_lost([claim for claim in claims if claim.id not in ended])
         for claim in claims:
-            if claim.id not in ended:
-                msg = f"The lease of message {claim.id} is gone."
-                raise LeaseLost(msg)
             claim.is_handed_over = True
+
+
+def idle_session(transaction: MemoryTransaction) -> Any:
+    """A session that does nothing but end this transaction."""
+    session = AsyncMock(spec=AsyncSession)
+    session.in_transaction.return_value = True
+    setattr(session, ATTRIBUTE, transaction)
+
+    async def commit() -> None:
+        transaction.commit()
+
+    async def rollback() -> None:
+        transaction.rollback()
+
+    session.commit.side_effect = commit
+    session.rollback.side_effect = rollback
+    session.close.side_effect = rollback
+    return session
+
+
+def _leases(claims: tuple[Claim, ...]) -> dict[str, list[Any]]:
+    return {"ids": [claim.id for claim in claims], "tokens": [claim.acquired_token for claim in claims]}
+
+
+def _refuse_lost(claims: list[Claim]) -> None:
+    for claim in claims:
+        msg = f"The lease of message {claim.id} is gone."
+        raise LeaseLost(msg)

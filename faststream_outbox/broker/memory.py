@@ -71,28 +71,39 @@ class MemoryRow:
         self.acquired_at = self.acquired_token = None
 
 
-class MemoryTables:
-    """Rows, dead letters, and a clock that can be advanced."""
+class MemoryClock:
+    """The server's clock, which can be advanced."""
 
-    def __init__(self, *, keeps_dead: bool = True) -> None:
-        self.rows: list[MemoryRow] = []
-        self.dlq_rows: list[dict[str, Any]] = []
-        self.keeps_dead = keeps_dead
-        self._ids = count(1)
-        self._last: int | None = None
+    def __init__(self) -> None:
         self._ahead = timedelta()
 
     def now(self) -> datetime:
-        """The server's clock."""
+        """What time it is there."""
         return datetime.now(UTC) + self._ahead
 
     def advance(self, by: timedelta) -> None:
         """Let time pass."""
         self._ahead += by
 
-    def drop(self, ids: set[int]) -> None:
-        """Their transaction was rolled back."""
-        self.rows[:] = [row for row in self.rows if row.id not in ids]
+
+class MemoryTables:
+    """Rows and dead letters."""
+
+    def __init__(self, clock: MemoryClock | None = None) -> None:
+        self.rows: list[MemoryRow] = []
+        self.dlq_rows: list[dict[str, Any]] = []
+        self.clock = clock or MemoryClock()
+        self._ids = count(1)
+        self._dead_ids = count(1)
+        self._last: int | None = None
+
+    def now(self) -> datetime:
+        """The server's clock."""
+        return self.clock.now()
+
+    def advance(self, by: timedelta) -> None:
+        """Let time pass."""
+        self.clock.advance(by)
 
     def answer(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         """The rows that the named statement returns."""
@@ -104,7 +115,8 @@ class MemoryTables:
         found = [row for row in rows if keyed is None or (row.key is not None) is keyed]
         return sorted(found, key=lambda row: (row.next_attempt_at, row.id))
 
-    def _is_paused(self, queue: str) -> bool:
+    def is_paused(self, queue: str) -> bool:
+        """Whether nobody may claim from the queue."""
         return any(row.queue == PAUSED and row.timer_id == queue for row in self.rows)
 
     def _held(self, values: Mapping[str, Any]) -> list[tuple[int, MemoryRow]]:
@@ -184,7 +196,7 @@ class MemoryTables:
     # control.sql
 
     def _pause(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        if self._is_paused(values["queue"]):
+        if self.is_paused(values["queue"]):
             return ()
         row = MemoryRow(
             id=next(self._ids),

@@ -1,10 +1,11 @@
 """Claiming and settling on tables in memory: the answers to the statements of claim.sql and settle.sql."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from faststream_outbox.broker.memory import NEVER, MemoryRow, MemoryTables
+from faststream_outbox.schema.names import PAUSED
 from faststream_outbox.sql.wire import Row
 
 
@@ -17,7 +18,7 @@ class ClaimableTables(MemoryTables):
             values["queues"], values["priorities"], values["floor_ats"], values["floor_ids"],
             values["quotas"], values["ttls"], strict=True,
         ):  # fmt: skip
-            if self._is_paused(queue):
+            if self.is_paused(queue):
                 continue
             above = self._above(queue, priority, floor_at, floor_id, now, keyed=False)
             free = [row for row in above if self._is_free(row, values, ttl, now)]
@@ -37,7 +38,7 @@ class ClaimableTables(MemoryTables):
     def _claim_found(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for number, queue, ttl in zip(values["ids"], values["queues"], values["ttls"], strict=True):
             for row in self._of(queue, keyed=False):
-                is_due = row.next_attempt_at <= now and not self._is_paused(queue)
+                is_due = row.next_attempt_at <= now and not self.is_paused(queue)
                 if row.id == number and is_due and self._is_free(row, values, ttl, now):
                     self._claimed(row, values)
                     yield row.claimed(now)
@@ -48,7 +49,7 @@ class ClaimableTables(MemoryTables):
             values["to_ats"], values["to_ids"], values["ttls"], strict=True,
         )  # fmt: skip
         for place, (queue, priority, from_at, from_id, to_at, to_id, ttl) in enumerate(asked, start=1):
-            above = [] if self._is_paused(queue) else self._above(queue, priority, from_at, from_id, now, keyed=False)
+            above = [] if self.is_paused(queue) else self._above(queue, priority, from_at, from_id, now, keyed=False)
             top = (to_at or NEVER, to_id)
             free = [row for row in above if self._is_free(row, values, ttl, now)]
             below = [row for row in free if (row.next_attempt_at, row.id) <= top]
@@ -69,6 +70,27 @@ class ClaimableTables(MemoryTables):
                 if values["reason"] is not None:
                     row.headers = (row.headers or {}) | {"x-outbox-failure": values["reason"]}
                 yield (row.id,)
+
+    def holds(self, row: MemoryRow, among: Sequence[MemoryRow], *, held_by_dead: bool) -> bool:
+        """Whether a message must wait, due or not: for its queue, or for another one of its key that is not `among`."""
+        if self.is_paused(row.queue):
+            return True
+        if row.key is None:
+            return False
+        now, place = self.now(), (row.queue, row.key)
+        if held_by_dead and any((letter["queue"], letter["key"]) == place for letter in self.dlq_rows):
+            return True
+        return any(
+            (other.queue, other.key) == place and other.id < row.id and other not in among and other.is_active(now)
+            for other in self.rows
+        )
+
+    def unbegun(self, queue: str | None = None, key: str | None = None) -> list[MemoryRow]:
+        """Messages that nobody has had in hand: all of them, or those of one key."""
+        rows = [row for row in self.rows if queue is None or (row.queue, row.key) == (queue, key)]
+        free = [row for row in rows if row.acquired_token is None and row.last_attempt_at is None]
+        found = [row for row in free if row.deliveries_count == 0 and row.queue != PAUSED]
+        return sorted(found, key=lambda row: row.id)
 
     def lease(self, row: MemoryRow, token: Any) -> None:
         """Take a lease."""
@@ -101,7 +123,7 @@ class ClaimableTables(MemoryTables):
             dead = held_by_dead and any((d["queue"], d["key"]) == (queue, key) for d in self.dlq_rows)
             of_key = sorted((row for row in self._of(queue) if row.key == key), key=lambda row: row.id)
             active = [row for row in of_key if row.is_active(now)]
-            if dead or self._is_paused(queue) or not all(self._is_free(row, values, ttl, now) for row in of_key):
+            if dead or self.is_paused(queue) or not all(self._is_free(row, values, ttl, now) for row in of_key):
                 continue
             ready: list[MemoryRow] = []
             for row in active[:run]:
@@ -180,7 +202,7 @@ class ClaimableTables(MemoryTables):
             self.rows.remove(row)
             self.dlq_rows.append(
                 {
-                    "id": len(self.dlq_rows) + 1,
+                    "id": next(self._dead_ids),
                     "original_id": row.id,
                     "message_id": row.message_id,
                     "queue": row.queue,

@@ -1,45 +1,56 @@
-"""Topics in memory, for tests: what was published, and a delivery of it for each group that reads it.
+"""Topics in memory, for tests: what was published, and how far each group has come with it.
 
-Sequencing, leases and waiting keys are left to the tests on PostgreSQL: here every message is delivered at
-once, in order, to one subscriber of each group, and what its handler raises reaches the test. Used by the
-test broker.
+The order of the log is that of the commits. A group that failed with a message keeps its key waiting, as on
+PostgreSQL; slots are held by whoever handles a message of theirs, and by nobody else. Sequencing, leases and members
+are left to the tests on PostgreSQL. Used by the test broker.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox.broker.memory import NEVER, MemoryClock
 from faststream_outbox.log.append import DuplicateMessage
+from faststream_outbox.log.blocked import PARKED, RETRY
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.handling import Handling
-from faststream_outbox.log.message import OutboxMessage, checked, unique_id
+from faststream_outbox.log.handling import Handling, put_off
+from faststream_outbox.log.message import OutboxMessage, checked
+from faststream_outbox.log.options import Start
+from faststream_outbox.log.parking import SetAside
 from faststream_outbox.log.slots import matches
+from faststream_outbox.outcomes.failure import described
+from faststream_outbox.outcomes.outcome import Dead, FinalOutcome, Outcome, Release, Retry, resolved
 from faststream_outbox.sql.through import AnySession
 from faststream_outbox.sql.wire import Row
-
-if TYPE_CHECKING:
-    from faststream_outbox.broker.subscriber import OutboxSubscriber
 
 
 class MemoryLog:
     """What was published to topics; `messages` shows what is committed of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: MemoryClock | None = None) -> None:
+        self.clock = clock or MemoryClock()
+        self.rows: list[Row] = []
         self.messages: list[OutboxMessage] = []
+        self.groups: dict[tuple[str, str], MemoryGroup] = {}
         self._positions = count(1)
 
-    def append(self, messages: Sequence[OutboxMessage], on_duplicate: str = "error") -> list[Row]:
+    def append(
+        self, messages: Sequence[OutboxMessage], on_duplicate: str = "error", own: Iterable[Row] = ()
+    ) -> list[Row]:
         """Rows of messages, as the table would have them; not committed yet."""
         now = datetime.now(UTC)
         rows: list[Row] = []
-        taken = {unique_id(message.event_id) for message in self.messages} - {None}
+        taken = {row[7] for row in (*self.rows, *own)} - {None}
         for row in map(checked, messages):
             if row.event_id in taken:
                 if on_duplicate == "error":
-                    msg = f"Published before, by event_id: {row.given_id}."
+                    msg = (
+                        f"Published before, by event_id: {row.given_id}. Nothing of this call was published. Pass "
+                        "on_duplicate='ignore' to leave out what is there already."
+                    )
                     raise DuplicateMessage(msg)
                 continue
             taken |= {row.event_id} - {None}
@@ -51,11 +62,132 @@ class MemoryLog:
 
     def keep(self, rows: Iterable[Row]) -> None:
         """Their transaction has committed."""
-        self.messages += [Delivery(row, "").message for row in rows]
+        added = list(rows)
+        self.rows += added
+        self.messages += [Delivery(row, "").message for row in added]
 
-    def drop(self, positions: set[int]) -> None:
+    def drop(self, rows: Iterable[Row]) -> None:
         """Their transaction was rolled back."""
+        positions = {row[1] for row in rows}
+        self.rows[:] = [row for row in self.rows if row[1] not in positions]
         self.messages[:] = [message for message in self.messages if message.position not in positions]
+
+    def group(self, name: str, topic: str, start: Start = "earliest") -> "MemoryGroup":
+        """A group of a topic; one that has never read begins where it is told to."""
+        known = self.groups.get((name, topic))
+        if known is None:
+            known = self.groups[name, topic] = MemoryGroup(self, name, topic)
+            if start != "earliest":
+                known.handled = {row[1] for row in self.rows if start == "latest" or row[8] < start}
+        return known
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message that failed, until it comes again."""
+
+    state: str
+    attempts: int
+    first_attempt_at: datetime
+    updated_at: datetime
+    due_at: datetime
+    error: BaseException | None
+
+
+class MemoryGroup:
+    """What one group has read of a topic, and what waits in it."""
+
+    def __init__(self, log: MemoryLog, name: str, topic: str) -> None:
+        self.log = log
+        self.name = name
+        self.topic = topic
+        self.handled: set[int] = set()
+        self.waiting: dict[int, Waiting] = {}
+        self.busy: set[int] = set()
+        """Slots whose messages somebody has in hand."""
+
+    def ready(self, *, hold: bool, only: Sequence[Row] | None = None) -> Iterator[Delivery]:
+        """What may be handled now, in order; of `only` these, where nothing comes again."""
+        now = self.log.clock.now()
+        named = None if only is None else {row[1] for row in only}
+        blocked: set[str] = set()
+        for row in list(self.log.rows):
+            position, uri, slot = row[1:4]
+            if position in self.handled or slot in self.busy or not matches(uri, self.topic):
+                continue
+            waits = self.waiting.get(position)
+            if waits is not None and waits.state == PARKED:
+                if hold:
+                    blocked.add(uri)
+            elif waits is not None and (waits.due_at > now or named is not None):
+                blocked.add(uri)
+            elif uri not in blocked and (named is None or position in named):
+                delivery = Delivery(row, self.topic)
+                if waits is not None:
+                    delivery.attempts, delivery.first_attempt_at = waits.attempts, waits.first_attempt_at
+                yield delivery
+
+    def next_due(self) -> float | None:
+        """Seconds until something that waits is due."""
+        due = [waits.due_at for waits in self.waiting.values() if waits.state == RETRY]
+        return (min(due) - self.log.clock.now()).total_seconds() if due else None
+
+    def settle(self, delivery: Delivery, outcome: Outcome, strategy: object) -> FinalOutcome:
+        """Note what became of a message; that, with nothing left open."""
+        now = self.log.clock.now()
+        final = resolved(
+            put_off(outcome),
+            strategy=strategy,
+            on_undecided="retry",
+            now=now,
+            first_attempt_at=delivery.first_attempt_at,
+            attempts_count=delivery.attempts + 1,
+        )
+        first = delivery.first_attempt_at or now
+        match final:
+            case Retry(delay=delay, error=error, counts=counts):
+                due = now + timedelta(seconds=delay or 0.0)
+                attempts = delivery.attempts + int(counts)
+                self.waiting[delivery.position] = Waiting(RETRY, attempts, first, now, due, error)
+            case Dead(error=error):
+                attempts = delivery.attempts + 1
+                self.waiting[delivery.position] = Waiting(PARKED, attempts, first, now, NEVER, error)
+            case Release():
+                pass
+            case _:
+                self.handled.add(delivery.position)
+                self.waiting.pop(delivery.position, None)
+        return final
+
+    def parked(self) -> list[SetAside]:
+        """What has failed for good."""
+        found = [(row, self.waiting[row[1]]) for row in self.log.rows if row[1] in self.waiting]
+        return [self._told(row, waits) for row, waits in found if waits.state == PARKED]
+
+    def _told(self, row: Row, waits: Waiting) -> SetAside:
+        failure = described(waits.error)
+        return SetAside(
+            group=self.name,
+            uri=self.topic,
+            position=row[1],
+            tick=row[0],
+            key=row[2],
+            state=waits.state,
+            attempts=waits.attempts,
+            due=None,
+            first_attempt_at=waits.first_attempt_at,
+            updated_at=waits.updated_at,
+            error_type=failure.error_type,
+            error_message=failure.error_message,
+            traceback=failure.traceback,
+            message=Delivery(row, self.topic).message,
+        )
+
+    def seek(self, to: Start) -> None:
+        """Read from a place on, also what was read before."""
+        before = [row[1] for row in self.log.rows if to == "latest" or (to != "earliest" and row[8] < to)]
+        self.handled = {*before}
+        self.waiting.clear()
 
 
 class UnleasedHandling(Handling):
@@ -74,24 +206,3 @@ class UnleasedHandling(Handling):
     async def commit(self, session: AsyncSession) -> None:
         """Commit; no answer can be lost."""
         await session.commit()
-
-
-def readers(subscribers: Iterable["OutboxSubscriber"]) -> list["OutboxSubscriber"]:
-    """One subscriber of each group and topic: a group reads a message once."""
-    found: dict[tuple[str, str], OutboxSubscriber] = {}
-    for subscriber in subscribers:
-        for topic in subscriber.queues if subscriber.group is not None else ():
-            found.setdefault((subscriber.group or "", topic), subscriber)
-    return list(dict.fromkeys(found[place] for place in sorted(found)))
-
-
-async def deliver(rows: Sequence[Row], subscriber: "OutboxSubscriber") -> list[Any]:
-    """Let a subscriber handle what it reads of the rows; raises what its handler raised."""
-    deliveries = [Delivery(row, topic) for row in rows for topic in subscriber.queues if matches(row[2], topic)]
-    for delivery in deliveries:
-        delivery.handling = UnleasedHandling()
-    if not deliveries:
-        return []
-    if subscriber.options.batch:
-        return [await subscriber.process_message(deliveries)]
-    return [await subscriber.process_message(delivery) for delivery in deliveries]

@@ -43,7 +43,7 @@ from faststream_outbox.log.message import EVENT_ID
 from faststream_outbox.log.message import OutboxMessage as TopicMessage
 from faststream_outbox.log.slots import uri_of
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
-from faststream_outbox.publish import cancel_timer, publish, publish_sync
+from faststream_outbox.publish import cancel_timer, cancel_timer_sync, publish, publish_sync
 from faststream_outbox.sql.through import AnySession, AnySyncSession, check_open
 
 if TYPE_CHECKING:
@@ -111,6 +111,15 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     async def cancel_timer(self, session: AnySession, queue: str, timer_id: str) -> bool:
         """Delete a timer that nobody holds."""
         return await cancel_timer(session, self._config.client.table, queue=queue, timer_id=timer_id)
+
+    def without_loop(self) -> "OutboxProducer":
+        """One that publishes through sync sessions."""
+        other = self._stand_in()
+        return SyncOutboxProducer(self._config) if other is None else other.without_loop()
+
+    def cancel_timer_sync(self, session: AnySyncSession, queue: str, timer_id: str) -> bool:
+        """As `cancel_timer`, through a sync session."""
+        return cancel_timer_sync(session, self._config.client.table, queue=queue, timer_id=timer_id)
 
     async def fetch_unprocessed(self, session: AnySession, queue: str | None, limit: int) -> list[Unprocessed]:
         """Messages that are not finished."""

@@ -11,12 +11,11 @@ from uuid import UUID
 from faststream.response import PublishType
 from faststream.types import SendableMessage
 
-from faststream_outbox.broker.producer import OutboxProducer, SyncOutboxProducer, without_waiting
+from faststream_outbox.broker.producer import OutboxProducer, without_waiting
 from faststream_outbox.broker.response import OutboxPublishCommand, check_destination, correlation_among
 from faststream_outbox.envelope import TimerConflict
 from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.overview import Unprocessed
-from faststream_outbox.publish import cancel_timer_sync
 from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class PublishingMixin(Home):
             message_id=message_id,
             on_duplicate=on_duplicate,
         )
-        producer = SyncOutboxProducer(self.config.broker_config)
+        producer = cast("OutboxProducer", self.config.producer).without_loop()
         result: int | None = without_waiting(self._basic_publish(cmd, producer=producer))
         return result
 
@@ -256,8 +255,8 @@ class PublishingMixin(Home):
         timer_id: its name.
         session: as for publish_sync.
         """
-        client = self.config.broker_config.client
-        return cancel_timer_sync(session, client.table, queue=queue, timer_id=timer_id)
+        producer = cast("OutboxProducer", self.config.producer)
+        return producer.cancel_timer_sync(session, queue, timer_id)
 
     async def fetch_unprocessed(
         self, *, session: AnySession, queue: str | None = None, limit: int = 1000

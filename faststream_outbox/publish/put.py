@@ -42,9 +42,9 @@ async def publish(
             name, values = insertion(portion)
             ids += ids_of(portion, await opened.fetch(opened.sql("publish", name), values))
     except BaseException as error:
-        _tell(events, rows, began, error)
+        tell_published(events, rows, began, error)
         raise
-    _tell(events, rows, began)
+    tell_published(events, rows, began)
     for values in _wake(opened, rows, ids, wakeups):
         await opened.fetch(opened.sql("publish", "notify_both"), values)
     return ids
@@ -77,9 +77,9 @@ def _put(
             name, values = insertion(portion)
             ids += ids_of(portion, opened.fetch_sync(opened.sql("publish", name), values))
     except BaseException as error:
-        _tell(events, rows, began, error)
+        tell_published(events, rows, began, error)
         raise
-    _tell(events, rows, began)
+    tell_published(events, rows, began)
     for values in _wake(opened, rows, ids, wakeups):
         opened.fetch_sync(opened.sql("publish", "notify_both"), values)
     return ids
@@ -115,9 +115,10 @@ def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, A
     return [wakeups.values(notice) for notice in notices(due, sender="transaction")]
 
 
-def _tell(
+def tell_published(
     events: Events | None, rows: Sequence[CheckedEnvelope], began: float, error: BaseException | None = None
 ) -> None:
+    """Tell of messages that are written, or could not be."""
     if events is None or Published not in events:
         return
     seconds = perf_counter() - began

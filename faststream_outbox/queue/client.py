@@ -8,7 +8,7 @@ made without one.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -249,11 +249,11 @@ class OutboxClient:
         for claim in claims:
             claim.is_handed_over = True
 
-    async def control(self, name: str, values: dict[str, Any]) -> Rows:
+    async def control(self, name: str, values: Mapping[str, Any], *, file: str = "control") -> Rows:
         """Run an operator's statement in a transaction of its own."""
         async with self.engine.begin() as connection:
             opened = await through(connection, self.table, self.dlq_table)
-            return await opened.fetch(opened.sql("control", name), values)
+            return await opened.fetch(opened.sql(file, name), values)
 
     async def commit(self, session: AsyncSession, *claims: Claim) -> None:
         """Commit a transaction that these were finished in; raises only if that has not come about."""

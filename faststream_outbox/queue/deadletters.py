@@ -16,7 +16,7 @@ from uuid import UUID
 from faststream_outbox.envelope import Envelope, checked, read_headers
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.sql.through import Rows, through
+from faststream_outbox.sql.through import Rows
 from faststream_outbox.wakeup.hint import Hint
 
 SLICE = 100
@@ -118,9 +118,7 @@ class DeadLetters:
         self._client = client
 
     async def _fetch(self, name: str, values: Mapping[str, Any]) -> Rows:
-        async with self._client.engine.begin() as connection:
-            opened = await through(connection, self._client.table, self._client.dlq_table)
-            return await opened.fetch(opened.sql("dead", name), values)
+        return await self._client.control(name, values, file="dead")
 
     async def _frontier(self) -> int:
         return int((await self._fetch("frontier", {}))[0][0])

@@ -187,10 +187,42 @@ def _commits_each(session: Any) -> bool:
     return is_known and bool(session.autocommit) and int(session.info.transaction_status) == 0
 
 
+def check_session(session: object) -> None:
+    """Refuse what is no async session or connection, and say what can be passed instead."""
+    if (
+        isinstance(session, AsyncSession | AsyncConnection | async_scoped_session)
+        or _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy")
+        or _is_a(session, "psycopg", "AsyncConnection")
+    ):
+        return
+    msg = (
+        f"session is a {type(session).__name__}. Pass the AsyncSession or AsyncConnection whose transaction the "
+        "message belongs to (or a raw asyncpg or psycopg AsyncConnection). For a sync Session use publish_sync."
+    )
+    raise UnsupportedSession(msg)
+
+
+def check_sync_session(session: object) -> None:
+    """Refuse what is no sync session or connection, and say what can be passed instead."""
+    if isinstance(session, Session | Connection | scoped_session):
+        return
+    is_async = _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy") or _is_a(
+        session, "psycopg", "AsyncConnection"
+    )
+    if callable(getattr(session, "cursor", None)) and not is_async:
+        return
+    msg = (
+        f"session is a {type(session).__name__}. Pass the Session or Connection whose transaction the message "
+        "belongs to (or a raw psycopg connection). For an AsyncSession use publish."
+    )
+    raise UnsupportedSession(msg)
+
+
 async def through(given: AnySession, table: Table, dlq_table: Table | None = None) -> Through:
     """Open up an async session or connection, or say what can be passed instead."""
     # Whatever its type says, it may be anything.
     session: Any = given() if isinstance(given, async_scoped_session) else given
+    check_session(session)
     if isinstance(session, AsyncSession):
         check_open(session)
         connection = await session.connection(bind_arguments={"clause": table})
@@ -200,31 +232,17 @@ async def through(given: AnySession, table: Table, dlq_table: Table | None = Non
     names = Names.of(table, dlq_table)
     if _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy"):
         return Through(names, None, not session.is_in_transaction(), session, "asyncpg")
-    if _is_a(session, "psycopg", "AsyncConnection"):
-        return Through(names, None, _commits_each(session), session, "psycopg")
-    msg = (
-        f"session is a {type(session).__name__}. Pass the AsyncSession or AsyncConnection whose transaction the "
-        "message belongs to (or a raw asyncpg or psycopg AsyncConnection). For a sync Session use publish_sync."
-    )
-    raise UnsupportedSession(msg)
+    return Through(names, None, _commits_each(session), session, "psycopg")
 
 
 def through_sync(given: AnySyncSession, table: Table, dlq_table: Table | None = None) -> Through:
     """Open up a sync session or connection, or say what can be passed instead."""
     session: Any = given() if isinstance(given, scoped_session) else given
+    check_sync_session(session)
     if isinstance(session, Session):
         check_open(session)
         connection = session.connection(bind_arguments={"clause": table})
         return _alchemy(connection, session, table, dlq_table)
     if isinstance(session, Connection):
         return _alchemy(session, None, table, dlq_table)
-    is_async = _is_a(session, "asyncpg", "Connection", "PoolConnectionProxy") or _is_a(
-        session, "psycopg", "AsyncConnection"
-    )
-    if callable(getattr(session, "cursor", None)) and not is_async:
-        return Through(Names.of(table, dlq_table), None, _commits_each(session), session, "dbapi")
-    msg = (
-        f"session is a {type(session).__name__}. Pass the Session or Connection whose transaction the message "
-        "belongs to (or a raw psycopg connection). For an AsyncSession use publish."
-    )
-    raise UnsupportedSession(msg)
+    return Through(Names.of(table, dlq_table), None, _commits_each(session), session, "dbapi")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from faststream_outbox.broker.fake_client import FakeOutboxClient
-    from faststream_outbox.broker.testing import TestOutboxBroker, fake_session
+    from faststream_outbox.broker.testing import TestOutboxBroker, fake_session, fake_sync_session
 
-__all__ = ["FakeOutboxClient", "TestOutboxBroker", "fake_session"]
+__all__ = ["FakeOutboxClient", "TestOutboxBroker", "fake_session", "fake_sync_session"]
 
 
 def __getattr__(name: str) -> Any:

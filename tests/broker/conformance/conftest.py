@@ -1,19 +1,45 @@
 """Each test runs on PostgreSQL and in memory."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.broker.conformance.ways import LOOPS, MEMORY, POSTGRES, Seen, Way
+from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from tests.broker.conformance.differences import LOOPS, MEMORY, POSTGRES, Difference
+from tests.broker.conformance.ways import Seen, Way
+from tests.tables import all_existing
+
+IMPATIENCE_SECONDS = 0.1
+"""How long is waited for what does not happen in a way that differs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (difference := _difference(item)) is not None:
+            item.add_marker(pytest.mark.xfail(reason=difference.said))
+
+
+def _difference(item: pytest.Item) -> Difference | None:
+    """The difference that the test shows in its way."""
+    call: Any = getattr(item, "callspec", None)
+    for mark in item.iter_markers("differs"):
+        difference: Difference = mark.args[0]
+        if call is not None and not {*difference.ways}.isdisjoint(map(str, call.params.values())):
+            return difference
+    return None
 
 
 def _setting(request: pytest.FixtureRequest) -> dict[str, Any]:
     if request.param != POSTGRES:
         return {"name": request.param}
     get = request.getfixturevalue
-    return {"name": POSTGRES, "url": get("database_url"), "tables": (get("table"), get("dlq_table"))}
+    setting = {"name": POSTGRES, "url": get("database_url"), "tables": (get("table"), get("dlq_table"))}
+    if request.node.get_closest_marker("topics"):
+        setting["log_tables"] = get("log_tables")
+    return setting
 
 
 @pytest.fixture(params=[POSTGRES, MEMORY, LOOPS])
@@ -31,14 +57,26 @@ async def _made(setting: dict[str, Any]) -> AsyncIterator[Way]:
         yield Way(setting["name"])
         return
     engine = create_async_engine(setting["url"])
-    yield Way(POSTGRES, engine, setting["tables"])
+    way = Way(POSTGRES, engine, setting["tables"], setting.get("log_tables"))
+    yield way
+    await way.close()
     await engine.dispose()
 
 
 @pytest.fixture
-async def way(setting: dict[str, Any]) -> AsyncIterator[Way]:
+def log_tables(metadata: MetaData, builder: Engine) -> Iterator[LogTables]:
+    """The log's tables, there for one test."""
+    tables = make_log_tables(metadata, "outbox_log")
+    with all_existing(tables.all, builder):
+        yield tables
+
+
+@pytest.fixture
+async def way(setting: dict[str, Any], seen: Seen, request: pytest.FixtureRequest) -> AsyncIterator[Way]:
     """Where brokers run: each of the three."""
     async for made in _made(setting):
+        if _difference(request.node) is not None:
+            made.patience = seen.patience = IMPATIENCE_SECONDS
         yield made
 
 

@@ -8,6 +8,7 @@ from faststream.exceptions import FeatureNotSupportedException, StopConsume
 
 from faststream_outbox import ConstantRetry, TestOutboxBroker
 from faststream_outbox.annotations import OutboxMessage
+from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidOption, OutboxWarning
 from tests.broker.conformance.ways import Seen, Way
 from tests.waiting import eventually
@@ -280,5 +281,5 @@ async def test_test_broker_and_real_one_can_follow_each_other(seen: Seen) -> Non
 
     for number in range(2):
         async with TestOutboxBroker(broker) as tested:
-            await tested.publish(number, "orders", session=object())
+            await tested.publish(number, "orders", session=fake_session())
     assert seen == [0, 1]

@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, TestOutboxBroker
 from faststream_outbox.broker.testing import FakeOutboxClient, fake_session
-from tests.broker.conformance.ways import LOOPS, Seen, Way
+from tests.broker.conformance.differences import LOOPS
+from tests.broker.conformance.ways import Seen, Way
 
 
 async def test_handler_has_a_mock(memory: Way) -> None:

@@ -4,20 +4,24 @@ A behaviour of the conformance suite is written once and must hold on each of th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
-from sqlalchemy import MetaData, Table, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import MetaData, Table, create_engine, make_url, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker, make_dlq_table, make_outbox_table
 from faststream_outbox.broker.testing import fake_session
-from tests.waiting import eventually
+from faststream_outbox.log import Outbox
+from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from tests.broker.conformance.differences import LOOPS, MEMORY
+from tests.waiting import PATIENCE_SECONDS, eventually
 
-POSTGRES = "postgres"
-MEMORY = "memory"
-LOOPS = "memory with loops"
+NOWHERE = "postgresql+asyncpg://nobody@127.0.0.1:1/nothing"
+"""The address of an engine whose sessions never connect."""
 
 
 class Seen(list[Any]):
@@ -26,13 +30,14 @@ class Seen(list[Any]):
     def __init__(self) -> None:
         super().__init__()
         self._changed = asyncio.Event()
+        self.patience = PATIENCE_SECONDS
 
     def __call__(self, *values: Any) -> None:
         self.append(values[0] if len(values) == 1 else values)
         self._changed.set()
 
     async def first(self, count: int = 1) -> list[Any]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(self.patience):
             while len(self) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -42,13 +47,22 @@ class Seen(list[Any]):
 class Way:
     """Makes brokers, runs them, publishes in a transaction, and looks into the tables."""
 
-    def __init__(self, name: str, engine: AsyncEngine | None = None, tables: Iterable[Table] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: AsyncEngine | None = None,
+        tables: Iterable[Table] | None = None,
+        log_tables: LogTables | None = None,
+    ) -> None:
         self.name = name
         self.engine = engine
+        self.patience = PATIENCE_SECONDS
         if tables is None:
             metadata = MetaData()
             tables = make_outbox_table(metadata), make_dlq_table(metadata)
+            log_tables = make_log_tables(metadata, "outbox_log")
         self.table, self.dlq_table = tables
+        self.log_tables = log_tables
         self.test: Any = None
         self._broker: OutboxBroker | None = None
 
@@ -59,8 +73,8 @@ class Way:
 
     def broker(self, **options: Any) -> OutboxBroker:
         """A broker that is not started."""
-        options = {"outbox_table": self.table, "dlq_table": self.dlq_table, "logger": None} | options
-        return OutboxBroker(self.engine, **options)
+        given = {"outbox_table": self.table, "dlq_table": self.dlq_table, "log_tables": self.log_tables, "logger": None}
+        return OutboxBroker(self.engine, **given | options)
 
     @asynccontextmanager
     async def running(self, *brokers: OutboxBroker) -> AsyncIterator[OutboxBroker]:
@@ -87,6 +101,22 @@ class Way:
             return
         async with AsyncSession(self.engine) as session, session.begin():
             yield session
+
+    @asynccontextmanager
+    async def open_session(self) -> AsyncIterator[AsyncSession]:
+        """An application's own session, whose end is up to the scenario; in memory it never connects."""
+        engine = self.engine or create_async_engine(NOWHERE)
+        async with AsyncSession(engine) as session:
+            yield session
+
+    @contextmanager
+    def open_sync_session(self) -> Iterator[Session]:
+        """The same without an event loop."""
+        url = make_url(NOWHERE) if self.engine is None else self.engine.url
+        engine = create_engine(url.set(drivername="postgresql+psycopg"))
+        with Session(engine) as session:
+            yield session
+        engine.dispose()
 
     async def publish(self, *args: Any, through: Any = None, **options: Any) -> Any:
         """Publish with the broker, or through a publisher, in a transaction of its own."""
@@ -118,13 +148,65 @@ class Way:
             result = await connection.execute(text(f"select * from {name} order by id"))
             return [dict(row) for row in result.mappings()]
 
+    async def eventually(self, predicate: Any) -> Any:
+        """Wait as long as it takes; not long for what is known not to happen in this way."""
+        return await eventually(predicate, self.patience)
+
+    async def bodies(self, queue: str) -> list[bytes]:
+        """What is in a queue, in order."""
+        return [row["payload"] for row in await self.rows() if row["queue"] == queue]
+
+    async def becomes(self, queue: str, *bodies: bytes) -> None:
+        """Wait until this is in a queue, and nobody holds any of it."""
+
+        async def it_is_so() -> bool:
+            rows = [row for row in await self.rows() if row["queue"] == queue]
+            return [row["payload"] for row in rows] == [*bodies] and not any(row["acquired_token"] for row in rows)
+
+        await self.eventually(it_is_so)
+
+    async def parked(self, group: str, topic: str) -> list[Any]:
+        """What a group has parked, as bodies and errors."""
+        if self.engine is None:
+            found = [each for each in self.test.fake_client.parked if (each.group, each.uri) == (group, topic)]
+        else:
+            found = [each for each in await self._operator.parked.list() if (each.group, each.uri) == (group, topic)]
+        return [(each.message.payload, each.error_type, each.attempts) for each in found]
+
+    async def becomes_parked(self, group: str, topic: str, *expected: Any) -> None:
+        """Wait until a group has parked this."""
+
+        async def it_is_so() -> bool:
+            return await self.parked(group, topic) == [*expected]
+
+        await self.eventually(it_is_so)
+
+    async def read_again(self, group: str, topic: str) -> None:
+        """Let a group read everything again."""
+        if self.engine is None:
+            await self.test.fake_client.seek("earliest", group, topic)
+            return
+        async with AsyncSession(self.engine) as session, session.begin():
+            await self._operator.seek(session, "earliest", group, topic)
+
+    @cached_property
+    def _operator(self) -> Outbox:
+        assert self.engine is not None
+        assert self.log_tables is not None
+        return Outbox(self.engine, tables=self.log_tables, listen=False)
+
+    async def close(self) -> None:
+        """Give back what was opened for operators."""
+        if "_operator" in self.__dict__:
+            await self._operator.cleanup()
+
     async def empty(self) -> None:
         """Wait until no message is left."""
 
         async def no_message_is_left() -> bool:
             return not await self.rows()
 
-        await eventually(no_message_is_left)
+        await self.eventually(no_message_is_left)
 
     async def attempted(self, times: int = 1) -> dict[str, Any]:
         """Wait until the only message has so many attempts behind it and is not leased; that message."""
@@ -133,7 +215,7 @@ class Way:
             rows = await self.rows()
             return [row for row in rows if row["attempts_count"] == times and row["acquired_token"] is None]
 
-        (row,) = await eventually(the_message_was_attempted_and_given_back)
+        (row,) = await self.eventually(the_message_was_attempted_and_given_back)
         return dict(row)
 
     async def died(self) -> dict[str, Any]:
@@ -142,5 +224,5 @@ class Way:
         async def there_is_a_dead_letter() -> Any:
             return await self.rows(dead=True)
 
-        (row,) = await eventually(there_is_a_dead_letter)
+        (row,) = await self.eventually(there_is_a_dead_letter)
         return dict(row)
