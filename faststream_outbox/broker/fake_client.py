@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, MagicMock
 from uuid import uuid4
 
 from sqlalchemy import Table
@@ -207,6 +207,8 @@ def idle_session(transaction: MemoryTransaction) -> Any:
     """A session that does nothing but end this transaction."""
     session = AsyncMock(spec=AsyncSession)
     session.in_transaction.return_value = True
+    # Results are not awaited.
+    session.execute.return_value, session.scalars.return_value = MagicMock(), MagicMock()
     setattr(session, ATTRIBUTE, transaction)
 
     async def commit() -> None:

@@ -117,7 +117,7 @@ class MemoryTables:
 
     def is_paused(self, queue: str) -> bool:
         """Whether nobody may claim from the queue."""
-        return any(row.queue == PAUSED and row.timer_id == queue for row in self.rows)
+        return any((row.queue, row.timer_id) == (PAUSED, queue) and row.acquired_token for row in self.rows)
 
     def _held(self, values: Mapping[str, Any]) -> list[tuple[int, MemoryRow]]:
         leases = {(row.id, row.acquired_token): row for row in self.rows if row.acquired_token is not None}
@@ -196,28 +196,29 @@ class MemoryTables:
     # control.sql
 
     def _pause(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        if self.is_paused(values["queue"]):
+        known = [row for row in self.rows if (row.queue, row.timer_id) == (PAUSED, values["queue"])]
+        if any(row.acquired_token for row in known):
             return ()
-        row = MemoryRow(
-            id=next(self._ids),
-            queue=PAUSED,
-            timer_id=values["queue"],
-            payload=b"",
-            created_at=now,
-            next_attempt_at=NEVER,
-        )
-        self.rows.append(row)
-        return [(row.id,)]
+        if not known:
+            place = {"queue": PAUSED, "timer_id": values["queue"], "payload": b""}
+            known = [MemoryRow(id=next(self._ids), **place, created_at=now, next_attempt_at=NEVER)]
+            self.rows += known
+        known[0].acquired_token, known[0].acquired_at = uuid4(), now
+        return [(known[0].id,)]
 
     def _resume(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        return self._cancel_timer({"queue": PAUSED, "timer_id": values["queue"]}, now)
+        gone = [row for row in self.rows if (row.queue, row.timer_id) == (PAUSED, values["queue"])]
+        self.rows[:] = [row for row in self.rows if row not in gone]
+        return [(row.id,) for row in gone if row.acquired_token]
 
     def _paused(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        return sorted((row.timer_id,) for row in self.rows if row.queue == PAUSED)
+        return sorted(
+            (row.timer_id,) for row in self.rows if row.queue == PAUSED and row.timer_id and row.acquired_token
+        )
 
     def _known(self) -> set[str]:
         names = {row.queue for row in self.rows} | {str(letter["queue"]) for letter in self.dlq_rows}
-        return (names | {row.timer_id for row in self.rows if row.queue == PAUSED and row.timer_id}) - {PAUSED}
+        return (names | {str(row[0]) for row in self._paused({}, self.now())}) - {PAUSED}
 
     def _known_queue(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         return [(1,)] if values["queue"] in self._known() else ()

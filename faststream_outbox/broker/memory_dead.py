@@ -62,8 +62,9 @@ class BuriedTables(ClaimableTables):
         return [(*kind, len(times), min(times), max(times)) for kind, times in ordered]
 
     def _replay(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        found = [letter for letter in self._chosen(values) if letter["original_id"] > values["after"]]
-        for letter in sorted(found, key=lambda letter: letter["original_id"])[: values["slice"]]:
+        after = (values["after_original"] or 0, values["after_id"] or 0)
+        found = [(letter["original_id"], letter["id"], letter) for letter in self._chosen(values)]
+        for _, _, letter in sorted(each for each in found if each[:2] > after)[: values["slice"]]:
             is_back = self._put_back(letter, now)
             keyed = letter["key"] is not None
             yield letter["id"], letter["original_id"], letter["queue"], keyed, letter["priority"], is_back

@@ -64,7 +64,7 @@ class MemoryLog:
         """Their transaction has committed."""
         added = list(rows)
         self.rows += added
-        self.messages += [Delivery(row, "").message for row in added]
+        self.messages += [Delivery(row, "").shown for row in added]
 
     def drop(self, rows: Iterable[Row]) -> None:
         """Their transaction was rolled back."""
@@ -180,7 +180,7 @@ class MemoryGroup:
             error_type=failure.error_type,
             error_message=failure.error_message,
             traceback=failure.traceback,
-            message=Delivery(row, self.topic).message,
+            message=Delivery(row, self.topic).shown,
         )
 
     def seek(self, to: Start) -> None:

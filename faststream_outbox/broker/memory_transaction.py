@@ -19,7 +19,7 @@ from faststream_outbox.broker.memory import MemoryRow, MemoryTables
 from faststream_outbox.broker.memory_log import MemoryLog
 from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.log.message import OutboxMessage
-from faststream_outbox.sql.through import check_session, check_sync_session
+from faststream_outbox.sql.through import check_open, check_session, check_sync_session
 from faststream_outbox.sql.wire import Row
 
 KEPT = "faststream_outbox.memory_transaction"
@@ -126,6 +126,7 @@ class Opened:
         """None where there is none, or none that its end is known of: what is written is there at once."""
         self.session: Session | None = None
         self.scopes: Scopes = ()
+        check_open(given)
         if isinstance(given, NonCallableMock):
             self.transaction = vars(given).get(ATTRIBUTE)
         if given is None or (isinstance(given, NonCallableMock) and not (is_sync and isinstance(given, AsyncSession))):
