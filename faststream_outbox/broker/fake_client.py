@@ -72,6 +72,7 @@ class FakeOutboxClient(OutboxClient):
         self.database = database or MemoryDatabase()
         self.tables = self.database.tables(table)
         self.log = self.database.log("" if log_table is None else quoted_name(log_table))
+        self.renderer = last_exception_renderer
         self.committed_to_topics: list[Row] = []
         self.committed: list[MemoryRow] = []
         """What transactional handlers have published and nobody has handled yet."""

@@ -21,7 +21,7 @@ from faststream_outbox.log.message import OutboxMessage, checked
 from faststream_outbox.log.options import Start
 from faststream_outbox.log.parking import SetAside
 from faststream_outbox.log.slots import matches
-from faststream_outbox.outcomes.failure import described
+from faststream_outbox.outcomes.failure import Failure, Renderer, described
 from faststream_outbox.outcomes.outcome import Dead, FinalOutcome, Outcome, Release, Retry, resolved
 from faststream_outbox.sql.through import AnySession
 from faststream_outbox.sql.wire import Row
@@ -91,7 +91,7 @@ class Waiting:
     first_attempt_at: datetime
     updated_at: datetime
     due_at: datetime
-    error: BaseException | None
+    failure: Failure
 
 
 class MemoryGroup:
@@ -132,7 +132,7 @@ class MemoryGroup:
         due = [waits.due_at for waits in self.waiting.values() if waits.state == RETRY]
         return (min(due) - self.log.clock.now()).total_seconds() if due else None
 
-    def settle(self, delivery: Delivery, outcome: Outcome, strategy: object) -> FinalOutcome:
+    def settle(self, delivery: Delivery, outcome: Outcome, strategy: object, renderer: Renderer | None) -> FinalOutcome:
         """Note what became of a message; that, with nothing left open."""
         now = self.log.clock.now()
         final = resolved(
@@ -148,10 +148,12 @@ class MemoryGroup:
             case Retry(delay=delay, error=error, counts=counts):
                 due = now + timedelta(seconds=delay or 0.0)
                 attempts = delivery.attempts + int(counts)
-                self.waiting[delivery.position] = Waiting(RETRY, attempts, first, now, due, error)
+                self.waiting[delivery.position] = Waiting(RETRY, attempts, first, now, due, described(error, renderer))
             case Dead(error=error):
                 attempts = delivery.attempts + 1
-                self.waiting[delivery.position] = Waiting(PARKED, attempts, first, now, NEVER, error)
+                self.waiting[delivery.position] = Waiting(
+                    PARKED, attempts, first, now, NEVER, described(error, renderer)
+                )
             case Release():
                 pass
             case _:
@@ -165,7 +167,7 @@ class MemoryGroup:
         return [self._told(row, waits) for row, waits in found if waits.state == PARKED]
 
     def _told(self, row: Row, waits: Waiting) -> SetAside:
-        failure = described(waits.error)
+        failure = waits.failure
         return SetAside(
             group=self.name,
             uri=self.topic,

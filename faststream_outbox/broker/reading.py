@@ -109,6 +109,7 @@ class _Hands:
         deliveries: Sequence[Delivery],
     ) -> None:
         self._events = client.events
+        self._renderer = client.renderer
         self._subscriber = subscriber
         self._group = group
         self._deliveries = deliveries
@@ -131,7 +132,9 @@ class _Hands:
     def end(self, delivery: Delivery, outcome: Outcome) -> None:
         """Note what became of a message, and tell of it."""
         named, duration = self._named(delivery), perf_counter() - self._began
-        final: FinalOutcome = self._group.settle(delivery, outcome, self._subscriber.options.retry_strategy)
+        final: FinalOutcome = self._group.settle(
+            delivery, outcome, self._subscriber.options.retry_strategy, self._renderer
+        )
         match final:
             case Retry(delay=delay, error=error):
                 self._events.emit(told.Retried(*named, duration, delay or 0.0, error))

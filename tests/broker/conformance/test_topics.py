@@ -116,6 +116,18 @@ async def test_parked_message_holds_its_key_where_asked(way: Way, seen: Seen) ->
     assert len(seen) == 2
 
 
+async def test_renderer_of_errors_is_asked(way: Way, seen: Seen) -> None:
+    broker = way.broker(last_exception_renderer=lambda error: f"<{error}>")
+    _reads(broker, seen, retry_strategy=NoRetry())
+
+    async def it_says_so() -> bool:
+        return [each.error_message for each in await way.parked("billing", "orders")] == ["<broken>"]
+
+    async with way.running(broker):
+        await way.publish_to_failing(1, topic="orders")
+        await way.eventually(it_says_so)
+
+
 async def test_message_is_decided_on_by_hand(way: Way, seen: Seen) -> None:
     broker = way.broker()
 

@@ -166,18 +166,16 @@ class Way:
         await self.eventually(it_is_so)
 
     async def parked(self, group: str, topic: str) -> list[Any]:
-        """What a group has parked, as bodies and errors."""
-        if self.engine is None:
-            found = [each for each in self.test.fake_client.parked if (each.group, each.uri) == (group, topic)]
-        else:
-            found = [each for each in await self._operator.parked.list() if (each.group, each.uri) == (group, topic)]
-        return [(each.message.payload, each.error_type, each.attempts) for each in found]
+        """What a group has parked."""
+        found = self.test.fake_client.parked if self.engine is None else await self._operator.parked.list()
+        return [each for each in found if (each.group, each.uri) == (group, topic)]
 
     async def becomes_parked(self, group: str, topic: str, *expected: Any) -> None:
-        """Wait until a group has parked this."""
+        """Wait until a group has parked this: bodies, types of errors, attempts."""
 
         async def it_is_so() -> bool:
-            return await self.parked(group, topic) == [*expected]
+            found = await self.parked(group, topic)
+            return [(each.message.payload, each.error_type, each.attempts) for each in found] == [*expected]
 
         await self.eventually(it_is_so)
 
