@@ -54,7 +54,6 @@ async def log_of(stage: Stage, engine: AsyncEngine, **options: Any) -> AsyncIter
 
 async def produce(stage: Stage, engine: AsyncEngine) -> None:
     broker = broker_of(stage, engine)
-    await broker.validate_schema()
     later = timedelta(hours=1)
     async with AsyncSession(engine) as session, session.begin():
         assert await broker.publish(1, queue="orders", session=session)

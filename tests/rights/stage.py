@@ -20,12 +20,13 @@ SCHEMA = "messages"
 
 
 class Stage:
-    """Everything that the roles work on."""
+    """Everything that the roles work on; they find the tables by their schema, or by their search path."""
 
-    def __init__(self, builder: Engine, url: URL) -> None:
+    def __init__(self, builder: Engine, url: URL, *, by_path: bool = False) -> None:
         self._builder = builder
         self._url = url
-        self.metadata = MetaData(schema=SCHEMA)
+        self._by_path = by_path
+        self.metadata = MetaData(schema=None if by_path else SCHEMA)
         self.table: Table = make_outbox_table(self.metadata)
         self.dlq_table: Table = make_dlq_table(self.metadata)
         self.log_tables: LogTables = make_log_tables(self.metadata, "outbox_log")
@@ -47,9 +48,9 @@ class Stage:
 
     def engine(self, role: str, driver: str = "asyncpg") -> AsyncEngine:
         """An engine whose connections act as the role."""
-        arguments: dict[str, Any] = (
-            {"server_settings": {"role": role}} if driver == "asyncpg" else {"options": f"-c role={role}"}
-        )
+        settings = {"role": role} | ({"search_path": SCHEMA} if self._by_path else {})
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        arguments: dict[str, Any] = {"server_settings": settings} if driver == "asyncpg" else {"options": options}
         return create_async_engine(self._url.set(drivername=f"postgresql+{driver}"), connect_args=arguments)
 
     def build(self) -> None:

@@ -11,7 +11,7 @@ import faststream_outbox.sql as package
 from faststream_outbox.sql import Statement, statements
 from tests.cases import case
 from tests.rights.grants import ROLES, rights
-from tests.rights.stage import Stage
+from tests.rights.stage import SCHEMA, Stage
 
 OF_THE_LOG = ("aside", "group", "log", "position", "tick")
 PRODUCING = ("publish_one", "publish_alike", "publish_many", "publish_new_timers", "notify")
@@ -98,3 +98,34 @@ def test_no_right_of_a_table_is_granted_in_vain(stage: Stage, role: str, connect
     for right in own:
         with case(right.revoke), stage.without(right.revoke):
             assert any(refused(connection, statement) for statement in job(stage, role))
+
+
+FORBIDDEN = {
+    "outbox_producer": [
+        "SELECT payload FROM outbox",
+        "UPDATE outbox SET priority = 1",
+        "DELETE FROM outbox",
+        "INSERT INTO outbox (queue, timer_id, payload, acquired_token, acquired_at)"
+        " VALUES ('$paused', 'orders', '', gen_random_uuid(), now())",
+        "SELECT setval('outbox_id_seq', 1)",
+    ],
+    "outbox_scheduler": ["UPDATE outbox SET queue = '$paused'", "UPDATE outbox SET acquired_token = NULL"],
+    "outbox_worker": ["INSERT INTO outbox (queue, payload) VALUES ('orders', '')", "SELECT payload FROM outbox_dlq"],
+    "outbox_publisher": ["SELECT payload FROM outbox_log", "UPDATE outbox_log_offsets SET position = 0"],
+    "outbox_consumer": [
+        "INSERT INTO outbox_log DEFAULT VALUES",
+        "UPDATE outbox_log SET payload = NULL",
+        "DELETE FROM outbox_log",
+    ],
+    "outbox_operator": ["UPDATE outbox SET payload = ''", "UPDATE outbox_log SET payload = NULL"],
+    "outbox_viewer": ["DELETE FROM outbox", "DELETE FROM outbox_dlq", "UPDATE outbox_log_offsets SET position = 0"],
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_may_do_nothing_else(stage: Stage, role: str, connection: psycopg.Connection) -> None:
+    connection.execute(f"SET search_path = {SCHEMA}")
+    connection.execute(f"SET ROLE {role}")
+    for forbidden in [*FORBIDDEN[role], f"CREATE TABLE {SCHEMA}.mine ()"]:
+        with case(forbidden), pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(forbidden)
