@@ -29,6 +29,7 @@ from faststream_outbox.log.timeline import Timeline
 from faststream_outbox.outcomes.failure import Renderer, saying
 from faststream_outbox.outcomes.outcome import Dead, Outcome, Retry
 from faststream_outbox.schema.log_tables import LogNames, LogTables
+from faststream_outbox.schema.names import schema_map_of
 from faststream_outbox.service import Service
 from faststream_outbox.sql import Statement, statements
 from faststream_outbox.sql.isolation import Isolation
@@ -62,7 +63,7 @@ class LogClient:
     ) -> None:
         self.engine = engine
         self.tables = tables
-        self.names = LogNames.of(tables)
+        self.names = LogNames.of(tables, schema_map_of(engine))
         self.renderer = last_exception_renderer
         self.events = events or Events()
         if events is None and log is not None:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log.retention_lock import undisturbed
 from faststream_outbox.schema.log_tables import LogNames, LogTables
-from faststream_outbox.schema.names import quoted
+from faststream_outbox.schema.names import quoted, schema_map_of, schema_of
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.through import Through, through
 
@@ -40,7 +40,7 @@ async def creating(engine: AsyncEngine, tables: LogTables) -> AsyncGenerator[Asy
     """A transaction that may create tables of the log: one at a time, and each sees what the last one has made."""
     # Whatever the engine's isolation is: an older snapshot would not see it.
     async with engine.execution_options(isolation_level="READ COMMITTED").begin() as connection:
-        names = LogNames.of(tables)
+        names = LogNames.of(tables, schema_map_of(engine))
         opened = await through(connection, tables.log)
         await opened.fetch(statements("log", names)["lock_tables"], {"log": names.places()["log"]})
         yield connection
@@ -60,14 +60,15 @@ class Partitions:
         self._tables = tables
         self._table = tables.log
         self._size = size
-        names = LogNames.of(tables)
+        self._schema = schema_of(tables.log, schema_map_of(engine))
+        names = LogNames.of(tables, schema_map_of(engine))
         places = names.places()
         self._log, self._sequence = places["log"], places["sequence"]
         self._sql = statements("position", names)
         self._mark = f"faststream_outbox drops this, a part of {self._log}"
 
     def _part(self, name: str) -> str:
-        return quoted(name, self._table.schema)
+        return quoted(name, self._schema)
 
     async def ensure(self, ahead: int = 2) -> list[str]:
         """Make the partition that the numbers are in, and so many more; the names of new ones.

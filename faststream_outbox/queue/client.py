@@ -30,7 +30,7 @@ from faststream_outbox.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema.given import check_tables
-from faststream_outbox.schema.names import Names, quoted_name
+from faststream_outbox.schema.names import Names, quoted_name, schema_map_of
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.isolation import Isolation, begin
@@ -88,7 +88,7 @@ class OutboxClient:
         self.engine = engine
         self.table = table
         self.dlq_table = dlq_table
-        self.names = Names.of(table, dlq_table)
+        self.names = Names.of(table, dlq_table, schema_map_of(engine))
         self.events = events or Events()
         if log is not None:
             keep_journal(self.events, log, saying(last_exception_renderer))

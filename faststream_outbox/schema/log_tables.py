@@ -101,7 +101,8 @@ def _channel(log: Table, schema: str | None) -> str:
     name = f"outbox_{log.name}"
     if schema is None:
         return name
-    return f"{name[:30]}_{md5(f'{schema}.{log.name}'.encode(), usedforsecurity=False).hexdigest()[:16]}"
+    begin = name.encode()[:30].decode(errors="ignore")  # PostgreSQL counts bytes
+    return f"{begin}_{md5(f'{schema}.{log.name}'.encode(), usedforsecurity=False).hexdigest()[:16]}"
 
 
 def make_log_tables(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import CheckConstraint, Index, MetaData, Table
 from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
@@ -69,6 +70,14 @@ def _adds_the_table(metadata: MetaData, key: str, kind: type[CheckConstraint | I
 def quoted(name: str, schema: str | None = None) -> str:
     """A name as SQL, quoted if it needs to be, after its schema if it has one."""
     return _preparer.quote(name) if schema is None else f"{_preparer.quote(schema)}.{_preparer.quote(name)}"
+
+
+def schema_map_of(engine: AsyncEngine | None) -> Mapping[str | None, str | None] | None:
+    """The engine's `schema_translate_map`: workers look where messages are published. Tests may have no engine."""
+    if engine is None:
+        return None
+    schema_map: Mapping[str | None, str | None] | None = engine.get_execution_options().get("schema_translate_map")
+    return schema_map
 
 
 def schema_of(table: Table, schema_map: Mapping[str | None, str | None] | None = None) -> str | None:
