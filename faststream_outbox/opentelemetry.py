@@ -13,6 +13,7 @@ from faststream.message import StreamMessage
 from faststream.opentelemetry import TelemetryMiddleware, TelemetrySettingsProvider
 from faststream.opentelemetry.consts import MESSAGING_DESTINATION_PUBLISH_NAME
 from faststream.response import PublishCommand
+from opentelemetry import metrics
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
 
@@ -84,6 +85,8 @@ class OutboxTelemetryMiddleware(TelemetryMiddleware[OutboxPublishCommand]):
         include_messages_counters: bool = True,
         last_exception_renderer: Renderer | None = None,
     ) -> None:
+        self.counts_in: object = meter or meter_provider or metrics.get_meter_provider()
+        """Where it counts; a recorder that counts there too leaves it what both know."""
         # FastStream asks for a provider with every message: all of them get the same one.
         provider = OutboxTelemetrySettingsProvider()
         super().__init__(

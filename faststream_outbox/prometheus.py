@@ -54,6 +54,8 @@ class OutboxPrometheusMiddleware(PrometheusMiddleware[Any, OutboxPublishCommand]
         received_messages_size_buckets: Sequence[float] | None = None,
         custom_labels: dict[str, str | Callable[[Any], str]] | None = None,
     ) -> None:
+        self.counts_in = (registry, metrics_prefix)
+        """Where it counts; a recorder that counts there too leaves it what both know."""
         # FastStream asks for a provider with every message: all of them get the same one.
         provider = OutboxMetricsSettingsProvider()
         super().__init__(

@@ -192,9 +192,9 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             underlying_driver_annotations=underlying_driver_annotations or {},
         )
         config.producer = OutboxProducer(config, parser, decoder)
-        self._renderer = last_exception_renderer
+        self._renderer, self._recorder = last_exception_renderer, metrics_recorder
         for middleware in middlewares:
-            self._let_render(middleware)
+            self._introduce(config, middleware)
         super().__init__(
             config=config,
             routers=routers,
@@ -208,22 +208,25 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             ),
         )
 
-    def _let_render(self, middleware: object) -> None:
-        """Tell a middleware that keeps errors what may be said of them."""
+    def _introduce(self, config: OutboxBrokerConfig, middleware: object) -> None:
+        """Tell a middleware what may be said of errors, and the recorder what the middleware counts already."""
         take: Any = getattr(middleware, "render_errors_with", None)
         if take is not None and self._renderer is not None:
             take(self._renderer)
+        leave: Any = getattr(self._recorder, "leave_bus_to", None)
+        if leave is not None and config.shared_client is not None:
+            leave(middleware, config.shared_client.events)
 
     @override
     def add_middleware(self, middleware: BrokerMiddleware[Any, Any]) -> None:
         """Add a middleware as the innermost one."""
-        self._let_render(middleware)
+        self._introduce(self.config.broker_config, middleware)
         super().add_middleware(middleware)
 
     @override
     def insert_middleware(self, middleware: BrokerMiddleware[Any, Any]) -> None:
         """Add a middleware as the outermost one."""
-        self._let_render(middleware)
+        self._introduce(self.config.broker_config, middleware)
         super().insert_middleware(middleware)
 
     @property

@@ -31,6 +31,7 @@ class OpenTelemetryRecorder(Recorder):
         include_bus_metrics: bool = True,
     ) -> None:
         super().__init__()
+        self._place: object = meter or meter_provider or metrics.get_meter_provider()
         if meter is None:
             meter = metrics.get_meter("faststream_outbox", meter_provider=meter_provider, schema_url=OTEL_SCHEMA)
         self._counters: dict[str, Counter] = {}
@@ -64,12 +65,17 @@ class OpenTelemetryRecorder(Recorder):
             case "seconds":
                 self._durations[series.name].record(value, attributes)
 
-    def _on_start(self, tags: Tags) -> None:
+    @property
+    def counts_in(self) -> object:
+        """The meter, or its provider, of the instruments that the middleware has too."""
+        return self._place if self._bus is not None else None
+
+    def _on_start(self, tags: Tags, *, bus: bool) -> None:
         self._running.add(1, {**SYSTEM, **_handler(tags)})
 
-    def _on_end(self, tags: Tags, status: Status | None) -> None:
+    def _on_end(self, tags: Tags, status: Status | None, *, bus: bool) -> None:
         self._running.add(-1, {**SYSTEM, **_handler(tags)})
-        if self._bus is not None and status is not None:
+        if self._bus is not None and bus and status is not None:
             self._bus.processed(tags)
 
     def _on_publish(self, tags: Tags) -> None:

@@ -1,8 +1,9 @@
 """Engine events in Prometheus: FastStream's nine series, and those that only an outbox has.
 
 `OutboxBroker(…, metrics_recorder=PrometheusRecorder(registry=registry))`, and `recorder.listen(client.events)` for
-connections, listeners and loops as well. Label `handler` is the subscriber's name. Recorders that share a
-registry share the series, so they must agree on `custom_labels`.
+connections, listeners and loops as well. In FastStream's series the label `handler` is the queue or the topic, as its
+middleware has it; in the outbox's own it is the subscriber's name. Recorders that share a registry share the series, so
+they must agree on `custom_labels`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ class PrometheusRecorder(Recorder):
         self._app_name = app_name or metrics_prefix
         names = ("app_name", "broker", *self._custom)
         self._own = {series.name: _metric(series, registry, metrics_prefix, names) for series in ALL_SERIES}
+        self._place = (registry, metrics_prefix)
         self._bus: MetricsManager | None = None
         if include_bus_metrics:
             container = MetricsContainer(
@@ -67,18 +69,23 @@ class PrometheusRecorder(Recorder):
         else:
             metric.observe(value)
 
-    def _on_start(self, tags: Tags) -> None:
-        if self._bus is None:
+    @property
+    def counts_in(self) -> object:
+        """The registry and the prefix of the nine series."""
+        return self._place if self._bus is not None else None
+
+    def _on_start(self, tags: Tags, *, bus: bool) -> None:
+        if self._bus is None or not bus:
             return
-        handler, custom = str(tags.get("subscriber", "")), self._labels(tags)
+        handler, custom = str(tags.get("queue", "")), self._labels(tags)
         self._bus.add_received_message(SYSTEM, handler, 1, **custom)
         self._bus.observe_received_messages_size(SYSTEM, handler, int(tags.get("size_bytes", 0)), **custom)
         self._bus.add_received_message_in_process(SYSTEM, handler, 1, **custom)
 
-    def _on_end(self, tags: Tags, status: Status | None) -> None:
-        if self._bus is None:
+    def _on_end(self, tags: Tags, status: Status | None, *, bus: bool) -> None:
+        if self._bus is None or not bus:
             return
-        handler, custom = str(tags.get("subscriber", "")), self._labels(tags)
+        handler, custom = str(tags.get("queue", "")), self._labels(tags)
         self._bus.remove_received_message_in_process(SYSTEM, handler, 1, **custom)
         if status is None:
             return

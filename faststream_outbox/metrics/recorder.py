@@ -12,6 +12,7 @@ returns to zero whatever becomes of them, and never goes below.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from faststream_outbox.events import Event, Events
@@ -42,6 +43,7 @@ class Recorder(ABC):
     def __init__(self) -> None:
         self._started: Counter[tuple[Any, ...]] = Counter()
         self._heard: list[tuple[Events, Callable[[], None]]] = []
+        self._left: list[Events] = []
 
     def __call__(self, event: str, tags: Tags) -> None:
         """Part of the contract of `metrics_recorder`: count one call, unless typed events tell of it already."""
@@ -53,7 +55,7 @@ class Recorder(ABC):
         for heard, undo in self._heard:
             if heard is events:
                 return undo
-        unsubscribe = events.subscribe(self._hear)
+        unsubscribe = events.subscribe(partial(self._hear, events=events))
 
         def forget() -> None:
             unsubscribe()
@@ -62,20 +64,33 @@ class Recorder(ABC):
         self._heard.append((events, forget))
         return forget
 
-    def _hear(self, event: Event) -> None:
+    @property
+    def counts_in(self) -> object:
+        """Where the series that FastStream's middleware has too are counted; None if they are not."""
+        return None
+
+    def leave_bus_to(self, middleware: object, events: Events) -> None:
+        """Leave the series that both have to a middleware of the same broker, if it counts in the same place."""
+        place: object = getattr(middleware, "counts_in", None)
+        if place is not None and place == self.counts_in:
+            self._left.append(events)
+
+    def _hear(self, event: Event, events: Events | None = None) -> None:
         if isinstance(event, Recorded):
+            bus = not any(events is left for left in self._left)
             for name, tags in calls(event):
-                self._take(name, tags)
+                self._take(name, tags, bus=bus)
         self._note(event)
 
-    def _take(self, name: str, tags: Tags) -> None:
+    def _take(self, name: str, tags: Tags, *, bus: bool = True) -> None:
         if name == "dispatched":
             self._started[_message(tags)] += 1
-            self._on_start(tags)
+            self._on_start(tags, bus=bus)
         elif name == "published":
-            self._on_publish(tags)
+            if bus:
+                self._on_publish(tags)
         elif name in _CLOSING and self._close(_message(tags)):
-            self._on_end(tags, _CLOSING[name])
+            self._on_end(tags, _CLOSING[name], bus=bus)
         match name:
             case "fetched":
                 self._tell(known.FETCH_BATCHES, {"non_empty": "true" if tags.get("count") else "false"}, tags)
@@ -153,11 +168,11 @@ class Recorder(ABC):
         """Count, set or observe a value of one of the outbox's own series."""
 
     @abstractmethod
-    def _on_start(self, tags: Tags) -> None:
-        """A handler begins."""
+    def _on_start(self, tags: Tags, *, bus: bool) -> None:
+        """A handler begins; `bus` if the series that middlewares have too are to be counted."""
 
     @abstractmethod
-    def _on_end(self, tags: Tags, status: Status | None) -> None:
+    def _on_end(self, tags: Tags, status: Status | None, *, bus: bool) -> None:
         """A handler that began has ended; without a status if nothing was decided or its lease was gone."""
 
     @abstractmethod

@@ -69,7 +69,6 @@ DONE = Done()
 RELEASE = Release()
 STOPPED = Release(counts=True)
 """What becomes of a message whose handler was cancelled by a stop."""
-UNDECIDED_OUTCOME = Undecided()
 SETTLED = Settled()
 
 

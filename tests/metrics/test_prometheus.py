@@ -117,7 +117,7 @@ async def test_recorder_of_a_broker_counts_publishing_and_handling(
         await broker.stop()
     assert reading.bus("published_messages_total", destination="orders", status="success") == 2
     assert reading.bus("published_messages_duration_seconds_count", destination="orders") == 1
-    assert reading.bus("received_processed_messages_total", handler="Bill", status="acked") == 2
+    assert reading.bus("received_processed_messages_total", handler="orders", status="acked") == 2
     assert reading.running() == 0
 
 

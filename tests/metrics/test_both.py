@@ -1,0 +1,94 @@
+"""A recorder and FastStream's middleware on one broker count every message once, under one name."""
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox import OutboxBroker
+from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
+from faststream_outbox.metrics.prometheus import PrometheusRecorder
+from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware
+from faststream_outbox.prometheus import OutboxPrometheusMiddleware
+from tests.metrics.meters import points
+from tests.waiting import eventually
+
+
+async def _run(broker: OutboxBroker, engine: AsyncEngine, table: Table) -> None:
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None: ...
+
+    await broker.start()
+    async with AsyncSession(engine) as session, session.begin():
+        await broker.publish(1, "orders", session=session)
+        await broker.publish_batch(2, 3, queue="orders", session=session)
+
+    async def is_empty() -> bool:
+        async with engine.connect() as connection:
+            return (await connection.execute(table.select())).all() == []
+
+    await eventually(is_empty)
+    await broker.stop()
+
+
+@pytest.mark.parametrize("way", ["recorder", "middleware", "both", "both, added later"])
+async def test_prometheus(engine: AsyncEngine, table: Table, way: str) -> None:
+    registry = CollectorRegistry()
+    recorder = None if way == "middleware" else PrometheusRecorder(registry=registry)
+    middleware = None if way == "recorder" else OutboxPrometheusMiddleware(registry=registry)
+    is_late = way == "both, added later"
+    given = [middleware] if middleware is not None and not is_late else []
+    broker = OutboxBroker(
+        engine, outbox_table=table, dlq_table=None, logger=None, metrics_recorder=recorder, middlewares=given
+    )
+    if is_late and middleware is not None:
+        broker.add_middleware(middleware)
+    await _run(broker, engine, table)
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    counted = {
+        (one.name, one.labels.get("handler") or one.labels.get("destination")): one.value
+        for one in samples
+        if one.name in ("faststream_received_messages_total", "faststream_published_messages_total")
+    }
+    assert counted == {
+        ("faststream_received_messages_total", "orders"): 3,
+        ("faststream_published_messages_total", "orders"): 3,
+    }
+    own = [one for one in samples if one.name == "faststream_outbox_fetch_batches_total"]
+    assert {one.labels["handler"] for one in own} == (set() if way == "middleware" else {"Handle"})
+
+
+@pytest.mark.parametrize("way", ["recorder", "middleware", "both"])
+async def test_opentelemetry(engine: AsyncEngine, table: Table, way: str) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    broker = OutboxBroker(
+        engine,
+        outbox_table=table,
+        dlq_table=None,
+        logger=None,
+        metrics_recorder=None if way == "middleware" else OpenTelemetryRecorder(meter_provider=provider),
+        middlewares=[] if way == "recorder" else [OutboxTelemetryMiddleware(meter_provider=provider)],
+    )
+    await _run(broker, engine, table)
+    assert sum(point.count for point in points(reader, "messaging.process.duration")) == 3
+    assert sum(point.count for point in points(reader, "messaging.publish.duration")) == 2
+
+
+async def test_recorder_counts_for_a_broker_without_the_middleware(engine: AsyncEngine, table: Table) -> None:
+    registry = CollectorRegistry()
+    recorder = PrometheusRecorder(registry=registry)
+    middlewares = [OutboxPrometheusMiddleware(registry=registry)]
+    for given in (middlewares, []):
+        broker = OutboxBroker(
+            engine, outbox_table=table, dlq_table=None, logger=None, metrics_recorder=recorder, middlewares=given
+        )
+        await _run(broker, engine, table)
+    assert (
+        registry.get_sample_value(
+            "faststream_received_messages_total", {"app_name": "faststream", "broker": "outbox", "handler": "orders"}
+        )
+        == 6
+    )
