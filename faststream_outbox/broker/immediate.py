@@ -17,6 +17,7 @@ from faststream_outbox.broker.memory_log import MemoryLog
 from faststream_outbox.broker.message import Taken
 from faststream_outbox.broker.reading import read, read_batch, start_of, subscribers
 from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.outcomes.apart import apart
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import RELEASE, Outcome, Retry, Undecided
 from faststream_outbox.queue.attempt import attempt, attempt_batch
@@ -128,7 +129,7 @@ class Immediate:
         task = asyncio.current_task()
         assert task is not None
         worker = subscriber.make_worker()
-        worker.handle = Raising(subscriber, failures)
+        worker.handle = apart(Raising(subscriber, failures))
         claims = [client.lease(row, worker) for row in ready]
         worker.unsettled.update(claims)
         if subscriber.options.batch:
@@ -166,7 +167,7 @@ class Immediate:
     async def _deliver(self, log: MemoryLog, rows: Sequence[Row], failures: Failures) -> None:
         for client, subscriber, topic in self.readers(log) if rows else ():
             group = log.group(subscriber.group or "", topic, start_of(subscriber))
-            call = Raising(subscriber, failures)
+            call = apart(Raising(subscriber, failures))
             hold = subscriber.options.on_dead == "block"
             if subscriber.options.batch:
                 await read_batch(client, subscriber, group, list(group.ready(hold=hold, only=rows)), call)

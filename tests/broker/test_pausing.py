@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox import OutboxBroker, OutboxRouter, TestOutboxBroker
-from faststream_outbox.broker.testing import fake_session
+from faststream_outbox import OutboxBroker, OutboxRouter
 from faststream_outbox.errors import UnknownName
 from tests.broker.conformance.ways import Seen
 
@@ -57,15 +56,3 @@ async def test_topic_is_no_queue(engine: AsyncEngine, table: Table) -> None:
     broker.include_router(router)
     with pytest.raises(UnknownName, match="no queue is known yet"):
         await broker.pause("news")
-
-
-async def test_test_broker_pauses_too(broker: OutboxBroker, seen: Seen) -> None:
-    async with TestOutboxBroker(broker, run_loops=True) as tested:
-        with pytest.raises(UnknownName, match=r"did you mean 'shop-mails'\?"):
-            await tested.pause("mails")
-        assert await tested.pause("shop-mails")
-        await tested.publish(1, "shop-mails", session=fake_session())
-        assert await tested.paused() == ["shop-mails"]
-        assert seen == []
-        assert await tested.resume("shop-mails")
-        await seen.first(1)

@@ -1,6 +1,7 @@
 """How messages reach handlers."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -283,3 +284,24 @@ async def test_test_broker_and_real_one_can_follow_each_other(seen: Seen) -> Non
         async with TestOutboxBroker(broker) as tested:
             await tested.publish(number, "orders", session=fake_session())
     assert seen == [0, 1]
+
+
+VARIABLE: ContextVar[int] = ContextVar("variable", default=0)
+
+
+@pytest.mark.topics
+async def test_each_message_has_a_context_of_its_own(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+
+    @broker.subscriber("orders")
+    @broker.subscriber(topic="news", group="billing")
+    async def handle(body: int) -> None:
+        seen(VARIABLE.get())
+        VARIABLE.set(body)
+
+    async with way.running(broker):
+        for number in (1, 2):
+            await way.publish(number, "orders", key="a")
+            await way.publish(number, topic="news", key="a")
+        assert await seen.first(4) == [0, 0, 0, 0]
+    assert VARIABLE.get() == 0

@@ -1,5 +1,6 @@
 """What `TestOutboxBroker` gives to tests of an application."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,8 @@ from faststream.exceptions import SetupError, SubscriberNotFound
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, TestOutboxBroker
-from faststream_outbox.broker.testing import FakeOutboxClient, fake_session
+from faststream_outbox.broker.testing import FakeOutboxClient, fake_session, fake_sync_session
+from faststream_outbox.events.table import Handled
 from tests.broker.conformance.differences import LOOPS
 from tests.broker.conformance.ways import Seen, Way
 
@@ -93,12 +95,6 @@ async def test_due_time_does_not_delay_an_immediate_handler(memory: Way) -> None
         handle.mock.assert_called_once_with(1)
 
 
-async def test_publishing_without_a_session_is_refused_as_on_postgresql(memory: Way) -> None:
-    async with TestOutboxBroker(memory.broker()) as tested:
-        with pytest.raises(ValueError, match="publish needs the session"):
-            await tested.publish(1, "orders")
-
-
 async def test_request_without_a_subscriber_is_refused(memory: Way) -> None:
     async with TestOutboxBroker(memory.broker()) as tested:
         with pytest.raises(SubscriberNotFound):
@@ -149,14 +145,6 @@ async def test_time_can_be_advanced_to_a_timer(memory: Way, seen: Seen) -> None:
         assert await seen.first(2) == [2, 1]
 
 
-async def test_timer_can_be_taken_back(memory: Way) -> None:
-    async with TestOutboxBroker(memory.broker(), run_loops=True) as tested:
-        session = fake_session()
-        await tested.publish(1, "orders", session=session, activate_in=timedelta(hours=1), timer_id="t")
-        assert await tested.cancel_timer(queue="orders", timer_id="t", session=session)
-        assert await tested.fetch_unprocessed(session=session) == []
-
-
 async def test_row_can_be_fed(memory: Way, seen: Seen) -> None:
     broker = memory.broker()
 
@@ -167,24 +155,6 @@ async def test_row_can_be_fed(memory: Way, seen: Seen) -> None:
     async with (test := TestOutboxBroker(broker, run_loops=True, connect_only=False)):
         test.feed("orders", b'{"id": 1}', headers={"content-type": "application/json"})
         assert await seen.first() == [{"id": 1}]
-
-
-async def test_rollback_of_a_real_session_takes_the_rows_back(real: Way) -> None:
-    broker = real.broker()
-    async with TestOutboxBroker(broker) as tested:
-        async with AsyncSession(real.engine) as session:
-            await session.begin()
-            await tested.publish(1, "nobody", session=session)
-            await session.rollback()
-        assert await tested.fetch_unprocessed(session=fake_session()) == []
-
-
-async def test_commit_of_a_real_session_keeps_the_rows(real: Way) -> None:
-    broker = real.broker()
-    async with TestOutboxBroker(broker) as tested:
-        async with AsyncSession(real.engine) as session, session.begin():
-            await tested.publish(1, "nobody", session=session)
-        assert len(await tested.fetch_unprocessed(session=fake_session())) == 1
 
 
 async def test_with_real_the_real_broker_runs_and_mocks_record(real: Way) -> None:
@@ -202,13 +172,59 @@ async def test_with_real_the_real_broker_runs_and_mocks_record(real: Way) -> Non
         await real.empty()
 
 
-async def test_two_brokers_under_test_hear_each_other(memory: Way, seen: Seen) -> None:
-    first, second = memory.broker(), memory.broker()
+async def test_rollback_of_a_fake_session_takes_its_messages_back(memory: Way) -> None:
+    async with TestOutboxBroker(memory.broker()) as tested:
+        session = fake_session()
+        await tested.publish(1, "nobody", session=session, timer_id="t")
+        await session.commit()
+        await tested.publish(2, "nobody", session=session)
+        assert await tested.cancel_timer(queue="nobody", timer_id="t", session=session)
+        await session.rollback()
+        assert [row.payload for row in await tested.fetch_unprocessed(session=session)] == [b"1"]
 
-    @second.subscriber("orders")
+
+async def test_code_without_a_loop_is_tested_with_a_session_that_does_nothing(memory: Way, seen: Seen) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
     async def handle(body: int) -> None:
         seen(body)
 
-    async with TestOutboxBroker(first, second) as (tested, _):
+    async with TestOutboxBroker(broker) as tested:
+        session = fake_sync_session()
+        tested.publish_sync(1, "orders", session=session)
+        session.rollback()
+        await asyncio.to_thread(tested.publish_sync, 2, "orders", session=session)
+        assert await seen.first() == [2]
+
+
+async def test_failure_after_publishing_without_a_loop_is_raised_at_the_end(memory: Way) -> None:
+    broker = memory.broker()
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        async with TestOutboxBroker(broker) as tested:
+            tested.publish_sync(1, "orders", session=fake_sync_session())
+
+
+async def test_whoever_listens_to_the_broker_hears_of_the_test(real: Way) -> None:
+    broker, heard = real.broker(), Seen()
+    broker.client.events.subscribe(heard, Handled)
+
+    @broker.subscriber("orders")
+    async def handle(body: int) -> None: ...
+
+    async with TestOutboxBroker(broker) as tested:
         await tested.publish(1, "orders", session=fake_session())
-    assert seen == [1]
+    assert [event.queue for event in heard] == ["orders"]
+
+
+async def test_each_test_begins_with_empty_tables(memory: Way) -> None:
+    test = TestOutboxBroker(memory.broker(), connect_only=False)
+    for _ in range(2):
+        async with test as tested:
+            await tested.publish(1, "nobody", session=fake_session())
+            assert len(await tested.fetch_unprocessed(session=fake_session())) == 1

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from faststream import Response
 from sqlalchemy import MetaData
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import NoRetry, OutboxBroker, OutboxResponse, OutboxRouter, TestOutboxBroker, make_outbox_table
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
@@ -264,21 +263,6 @@ async def test_batch_of_a_transactional_handler_commits(broker: OutboxBroker, se
     async with TestOutboxBroker(broker) as tested:
         await tested.publish_batch(1, 2, **ORDER)
     assert seen == [3]
-
-
-async def test_rollback_of_a_real_session_takes_messages_back(stage: Stage) -> None:
-    test = TestOutboxBroker(stage.broker)
-    async with test as tested:
-        async with AsyncSession(stage.engine) as session:
-            await session.begin()
-            await tested.publish(1, topic="orders", session=session)
-            await session.rollback()
-            await session.begin()
-            await tested.publish(2, topic="orders", session=session)
-            await session.commit()
-        assert test.fake_client is not None
-        assert [each.payload for each in test.fake_client.messages] == [2]
-    assert await stage.in_log() == []
 
 
 async def test_loops_run_beside_topics(broker: OutboxBroker, seen: list[Any]) -> None:
