@@ -67,7 +67,7 @@ async def find_log_differences(
     async with _connected(connection_or_engine) as connection:
         for table in tables.all:
             needed = rights.get(table, _ALL) if check_rights else ()
-            differences += await _differences(connection, table, needed)
+            differences += await _differences(connection, table, needed, is_filled=False)
     return differences
 
 
@@ -132,11 +132,12 @@ async def _differences(
     rights: tuple[str, ...],
     *,
     lease_columns: frozenset[str] = frozenset(),
+    is_filled: bool = True,
     check_autovacuum: bool = False,
 ) -> list[Difference]:
     translated = await connection.run_sync(lambda sync: sync.get_execution_options().get("schema_translate_map") or {})
     schema = translated.get(table.schema, table.schema)
-    expected = described(table, schema=schema, lease_columns=lease_columns)
+    expected = described(table, schema=schema, lease_columns=lease_columns, is_filled=is_filled)
     found = await read(connection, expected.table, expected.schema, rights)
     return compare(expected, found, check_autovacuum=check_autovacuum)
 

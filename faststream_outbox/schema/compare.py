@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from faststream_outbox.schema import mend
 from faststream_outbox.schema.autovacuum import outbox_autovacuum_ddl
 from faststream_outbox.schema.expression import canonical, canonical_default, canonical_type
-from faststream_outbox.schema.hazards import hazards, wrong_kind
+from faststream_outbox.schema.hazards import another_table, hazards, wrong_kind
 from faststream_outbox.schema.shape import (
     Absent,
     Expected,
@@ -49,7 +49,7 @@ def compare(expected: Expected, found: Found | Absent, *, check_autovacuum: bool
     if isinstance(found, Absent):
         fix = mend.create_table(expected, schema_exists=found.schema_exists)
         return [Difference(expected.name, "the table does not exist", fix)]
-    if (wrong := wrong_kind(expected, found)) is not None:
+    if (wrong := wrong_kind(expected, found) or another_table(expected, found)) is not None:
         return [Difference(found.name, wrong)]
     return [
         *(Difference(found.name, problem) for problem in hazards(expected, found)),

@@ -47,6 +47,27 @@ def wrong_kind(expected: Expected, found: Found) -> str | None:
     )
 
 
+def another_table(expected: Expected, found: Found) -> str | None:
+    """What is wrong if the table under the name was made for something else, or by something else."""
+    there = {column.name for column in found.columns}
+    missing = [column for column in expected.columns if column.name not in there]
+    if 2 * len(missing) > len(expected.columns):
+        return (
+            f"it is another table: it lacks {', '.join(column.name for column in missing)}. Nothing is printed that "
+            "changes it: describe the table under another name, such as make_outbox_table(metadata, 'messages') or "
+            "make_log_tables(metadata, 'messages_log')"
+        )
+    unknown = [column.name for column in missing if not (column.nullable or column.serial or column.default)]
+    if unknown and not expected.is_filled:
+        return (
+            f"it lacks {', '.join(unknown)}, and what rows from before have there cannot be known: this is a table of "
+            "another library or of an earlier version. Nothing is printed that changes it: describe the log under "
+            "another name, such as make_log_tables(metadata, 'messages_log'), publish there, let the readers of this "
+            "one finish, and then drop it"
+        )
+    return None
+
+
 def hazards(expected: Expected, found: Found) -> Iterator[str]:
     """What keeps rows from whoever asks now."""
     around = found.surroundings

@@ -69,6 +69,8 @@ class Expected:
     fillfactor: int | None = None
     lease_columns: frozenset[str] = frozenset()
     is_partitioned: bool = False
+    is_filled: bool = True
+    """Whether a missing column can be added to rows that exist: a stand-in will do where it must have a value."""
 
     @property
     def name(self) -> str:
@@ -165,7 +167,9 @@ class Absent:
     schema_exists: bool = True
 
 
-def described(table: Table, *, schema: str | None, lease_columns: frozenset[str] = frozenset()) -> Expected:
+def described(
+    table: Table, *, schema: str | None, lease_columns: frozenset[str] = frozenset(), is_filled: bool = True
+) -> Expected:
     """What SQLAlchemy would create for `table`, in `schema`."""
     columns = tuple(
         ExpectedColumn(
@@ -190,6 +194,7 @@ def described(table: Table, *, schema: str | None, lease_columns: frozenset[str]
         checks=tuple(ExpectedCheck(_constraint_name(check), _rendered(check.sqltext)) for check in checks),
         fillfactor=None if fillfactor is None else int(fillfactor),
         lease_columns=lease_columns,
+        is_filled=is_filled,
         is_partitioned=table.dialect_options["postgresql"]["partition_by"] is not None,
     )
 

@@ -178,3 +178,28 @@ async def test_a_head_that_draws_no_numbers(engine: AsyncEngine, log: LogTables,
     assert [item.problem for item in differences] == ["nothing numbers it: publishing would fail"]
     mend(differences)
     assert await find_log_differences(engine, log) == []
+
+
+FORMER_LOG = (
+    'CREATE TABLE {s}.outbox ("position" bigserial, uri varchar(255) NOT NULL, payload jsonb NOT NULL,'
+    " metadata jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    ' transaction_id xid8 NOT NULL, PRIMARY KEY (transaction_id, "position"))',
+    "CREATE TABLE {s}.outbox_offsets (consumer_group varchar(255) NOT NULL, uri varchar(255) NOT NULL DEFAULT '',"
+    " offset_acked bigint NOT NULL DEFAULT 0, last_processed_transaction_id xid8 NOT NULL DEFAULT '0',"
+    " updated_at timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (consumer_group, uri))",
+)
+
+
+async def test_a_log_of_transactions_and_positions_is_left_as_it_is(
+    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute
+) -> None:
+    execute(*FORMER_LOG)
+    tables = make_log_tables(drift_metadata)
+    differences = {item.where: item for item in await find_log_differences(engine, tables)}
+    log, offsets = differences['"Drift S".outbox'], differences['"Drift S".outbox_offsets']
+    assert (log.fix, offsets.fix) == ("", "")
+    assert log.problem.startswith("it lacks slot, and what rows from before have there cannot be known")
+    assert "it is another table: it lacks lo, hi," in offsets.problem
+    [as_queue] = await find_differences(engine, make_outbox_table(MetaData(schema="Drift S")))
+    assert as_queue.problem.startswith("it is another table: it lacks id, queue,")
+    assert as_queue.fix == ""
