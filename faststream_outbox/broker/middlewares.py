@@ -24,7 +24,8 @@ from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY
 from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox.log.message import EVENT_ID
-from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Retry
+from faststream_outbox.outcomes.limited import overdue
+from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry
 from faststream_outbox.service import unbroken
 from faststream_outbox.sql.isolation import is_conflict
 from faststream_outbox.sql.through import end
@@ -132,14 +133,14 @@ class OutboxMiddleware(BaseMiddleware):
         exc_tb: TracebackType | None = None,
     ) -> bool | None:
         """Keep the failure; commit or roll back."""
-        is_stopping = self._is_stopping(exc_val)
-        if exc_val is None and self._session is None and not is_stopping:
+        cut_off = self._cut_off(exc_val)
+        if exc_val is None and self._session is None and cut_off is None:
             return False
         claims = claims_of(self.msg)
-        was_stopped = is_stopping and any(claim.decision is None for claim in claims)
-        if was_stopped:
+        was_cut_off = cut_off is not None and any(claim.decision is None for claim in claims)
+        if cut_off is not None and was_cut_off:
             for claim in claims:
-                claim.decide(STOPPED)
+                claim.decide(cut_off)
         subscriber = self._subscriber()
         if isinstance(exc_val, HandlerException) and subscriber is not None:
             self._note_instruction(exc_val, claims, subscriber)
@@ -152,7 +153,7 @@ class OutboxMiddleware(BaseMiddleware):
                     if claim.decision is None or isinstance(claim.decision, Retry):
                         claim.decision = RELEASE
         if self._session is not None:
-            is_done = (exc_val is None and not was_stopped) or isinstance(exc_val, AckMessage)
+            is_done = (exc_val is None and not was_cut_off) or isinstance(exc_val, AckMessage)
             await self._end_transaction(claims, is_done=is_done)
         return False
 
@@ -166,13 +167,21 @@ class OutboxMiddleware(BaseMiddleware):
                 # As a message comes again that nobody has acknowledged.
                 claim.decide(Retry(subscriber.options.lease_ttl_seconds, counts=False))
 
-    def _is_stopping(self, error: BaseException | None) -> bool:
-        """Whether a stop has cancelled the handler: however it ended, nobody knows how far it got."""
-        subscriber = self._subscriber()
-        if subscriber is None or not subscriber.is_stopping or isinstance(error, HandlerException):
-            return False
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
+    def _cut_off(self, error: BaseException | None) -> Release | Retry | None:
+        """What becomes of a message whose handler was cancelled and ended otherwise: nobody knows how far it got."""
+        subscriber, task = self._subscriber(), asyncio.current_task()
+        if subscriber is None or task is None or not task.cancelling():
+            return None
+        if isinstance(error, HandlerException | asyncio.CancelledError):
+            # The first decides, and of the other one the engine knows what it means.
+            return None
+        if subscriber.is_stopping:
+            return STOPPED
+        late = overdue()
+        if late is None:
+            return None
+        late.__cause__ = error
+        return Retry(error=late)
 
     def _note_conflict(self, error: BaseException) -> None:
         subscriber = self._subscriber()

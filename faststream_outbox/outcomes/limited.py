@@ -6,6 +6,7 @@ not end when it is cancelled is waited for. Used by the workers of both engines.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from faststream_outbox.outcomes.outcome import Outcome, Retry
@@ -42,16 +43,40 @@ def in_time(call: Handle, seconds: float | None) -> Handle:
 
 
 async def _timed(call: Handle, *given: Any, seconds: float) -> tuple[Any, TimeoutError | None]:
-    limit = asyncio.timeout(seconds)
+    limit = _Limit(seconds)
+    token = _LIMIT.set(limit)
     try:
-        async with limit:
+        async with limit.timeout:
             return await call(*given), None
     except TimeoutError as error:
-        if not limit.expired():
+        if not limit.timeout.expired():
             raise
-        late = TimeoutError(f"The handler did not end within {seconds:g} s: handler_timeout.")
+        late = limit.error()
         late.__cause__ = error
         return None, late
+    finally:
+        _LIMIT.reset(token)
+
+
+class _Limit:
+    """The time of one call."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.timeout = asyncio.timeout(seconds)
+
+    def error(self) -> TimeoutError:
+        return TimeoutError(f"The handler did not end within {self.seconds:g} s: handler_timeout.")
+
+
+_LIMIT: ContextVar[_Limit | None] = ContextVar("outbox_limit", default=None)
+
+
+def overdue() -> TimeoutError | None:
+    """The error of the call that is running, if it was cancelled because its time was over and ended otherwise."""
+    limit, task = _LIMIT.get(), asyncio.current_task()
+    was_cancelled = limit is not None and limit.timeout.expired() and task is not None and task.cancelling() > 0
+    return limit.error() if limit is not None and was_cancelled else None
 
 
 def _decided(claim: Any, error: TimeoutError) -> Outcome:

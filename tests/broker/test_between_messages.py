@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from faststream import AckPolicy
 
-from faststream_outbox import ConstantRetry
+from faststream_outbox import ConstantRetry, NoRetry
 from faststream_outbox.annotations import OutboxMessage, OutboxSession
 from faststream_outbox.errors import OutboxWarning
 from tests.broker.effects import EffectsShop
@@ -125,3 +125,28 @@ async def test_handler_in_a_thread_that_outlives_a_stop_has_done_its_message(sho
     go_on.set()
     await stopping
     await shop.becomes()
+
+
+@pytest.mark.parametrize("ending", ["returns", "raises another error"])
+async def test_handler_whose_time_is_over_has_failed_however_it_ends(shop: EffectsShop, ending: str) -> None:
+    async def handle(body: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if ending != "returns":
+                raise ValueError from None
+
+    async def writing(body: str, session: OutboxSession) -> None:
+        await shop.write(session, 1)
+        await handle(body)
+
+    options: dict[str, Any] = {"handler_timeout": 0.05, "retry_strategy": NoRetry()}
+    shop.broker.subscriber("nack", **options)(handle)
+    shop.broker.subscriber("ack", ack_policy=AckPolicy.ACK, **options)(handle)
+    shop.broker.subscriber("writing", transactional=True, **options)(writing)
+    await shop.broker.start()
+    for queue in ("nack", "ack", "writing"):
+        await shop.publish("a", queue=queue)
+    await shop.becomes(dead=3)
+    letters = await shop.sql(f"select error_type, failure_reason from {shop.dlq.name}")
+    assert {tuple(letter.values()) for letter in letters} == {("TimeoutError", "retry_terminal")}
