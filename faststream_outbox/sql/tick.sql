@@ -5,9 +5,11 @@ insert into {head} (one, drawn) values (true, 0) on conflict do nothing
 -- name: look
 -- How far numbers were drawn, and how far they are sequenced; touches no message.
 -- The last is the end of the log where the sequence does not reach beyond what is sequenced: normally nothing.
+-- Positions that no sequence will ever reach are a stranger's: behind the highest of all there is none left to draw.
 select d.drawn, h.high, h.tick, (select g.since from {gaps} g order by g.bound limit 1),
        case when d.drawn <= coalesce(h.high, 0)
-            then (select max(l.position) from {log} l where l.position > coalesce(h.high, 0)) end
+            then (select max(l.position) from {log} l
+                  where l.position > coalesce(h.high, 0) and l.position < 4611686018427387904) end
 from (select case when s.is_called then s.last_value else 0 end as drawn from {sequence} s) d
 left join {head} h on h.one
 
@@ -65,7 +67,7 @@ with me as materialized (
     select count(*) >= :limit::int as is_cut, coalesce(max(position), 0) as last from late
 ), fresh as materialized (
     select l.position from {log} l
-    where l.position > (select high from head) and not (select is_cut from cut)
+    where l.position > (select high from head) and l.position < 4611686018427387904 and not (select is_cut from cut)
     order by l.position
     limit :limit::int
 ), ranges as materialized (
@@ -142,7 +144,8 @@ select m.drawn,
             else setval('{sequence_name}', m.high) end
 from (
     select (select case when s.is_called then s.last_value else 0 end from {sequence} s) as drawn,
-           greatest((select max(high) from {head}), (select max(position) from {log})) as high
+           greatest((select max(high) from {head}),
+                    (select max(position) from {log} where position < 4611686018427387904)) as high
 ) m
 where m.high > m.drawn
 
