@@ -14,7 +14,8 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-from faststream_outbox.errors import InvalidOption, MissingRight, OutboxError
+from faststream_outbox.envelope import MAX_BODY_BYTES
+from faststream_outbox.errors import InvalidMessage, InvalidOption, MissingRight, OutboxError
 from faststream_outbox.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.sql import Statement, Statements, statements
@@ -202,7 +203,15 @@ def _checked(messages: Sequence[OutboxMessage], on_duplicate: str) -> list[Check
     if on_duplicate not in ("error", "ignore"):
         msg = f"on_duplicate must be 'error' or 'ignore', not {on_duplicate!r}."
         raise InvalidOption(msg)
-    return [checked(message) for message in messages]
+    rows = [checked(message) for message in messages]
+    size = sum(len(row.payload or row.body or "") + len(row.metadata) for row in rows)
+    if size > MAX_BODY_BYTES:
+        msg = (
+            f"The messages of this call have {size} bytes together; {MAX_BODY_BYTES} fit. Publish them in smaller "
+            "calls, or store payloads elsewhere and send their names."
+        )
+        raise InvalidMessage(msg)
+    return rows
 
 
 def _append(

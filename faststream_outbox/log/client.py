@@ -218,6 +218,7 @@ class LogClient:
         """Tell what became of messages, now that it is written."""
         events = self.events
         for delivery, outcome, duration in ended:
+            delivery.is_running = False
             message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
             match outcome:
                 case Retry(delay=delay, error=error):

@@ -34,6 +34,7 @@ class Delivery:
         "error",
         "first_attempt_at",
         "handling",
+        "is_running",
         "position",
         "queue",
         "slot",
@@ -57,6 +58,8 @@ class Delivery:
         self.decision: Outcome | None = None
         self.error: BaseException | None = None
         self.handling: Handling | None = None
+        self.is_running = False
+        """Whether it was told that its handler began, and not yet what became of it."""
 
     @classmethod
     def waiting(cls, row: Row, topic: str) -> "Delivery":

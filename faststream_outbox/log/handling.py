@@ -115,6 +115,12 @@ class Handling:
 
     async def run(self, call: Call, *, release: bool = False) -> None:
         """Handle the messages one by one, and settle."""
+        try:
+            await self._run_each(call, release=release)
+        finally:
+            self._close()
+
+    async def _run_each(self, call: Call, *, release: bool) -> None:
         reader, batch = self.reader, self.batch
         is_whole = True
         try:
@@ -140,7 +146,12 @@ class Handling:
 
     async def run_whole(self, call: BatchCall, *, release: bool = False) -> None:
         """Hand all messages to the handler at once, and settle; one by one where all of them failed together."""
+        try:
+            await self._run_whole(call, release=release)
+        finally:
+            self._close()
 
+    async def _run_whole(self, call: BatchCall, *, release: bool) -> None:
         decided: dict[int, Outcome] = {}
 
         async def alone(delivery: Delivery) -> Outcome:
@@ -303,11 +314,27 @@ class Handling:
 
     def _start(self, delivery: Delivery) -> None:
         delivery.handling = self
-        if self._told:
+        if self._told and not delivery.is_running:
+            delivery.is_running = True
             reader = self.reader
             size = len(delivery.payload)
             event = told.Started(reader.group.uri, reader.name, delivery.position, delivery.deliveries_count, size)
             reader.client.events.emit(event)
+
+    def _close(self) -> None:
+        """Tell of those that began and that nothing is written of: whoever counts what runs must know of their end."""
+        if not self._told:
+            return
+        reader = self.reader
+        with_outcome = {delivery.position for delivery, _, _ in self.batch.ended}
+        for delivery in self.batch.deliveries:
+            if delivery.is_running:
+                delivery.is_running = False
+                message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
+                is_decided = delivery.position in with_outcome
+                reader.client.events.emit(
+                    told.Abandoned(*message) if is_decided else told.Released(*message, was_started=True)
+                )
 
     def end(self, delivery: Delivery, outcome: Outcome, duration: float = 0.0) -> None:
         """Note what became of a message."""

@@ -33,6 +33,7 @@ class Lag:
     slots: tuple[int, int]
     cursor: Cursor
     owner: UUID | None
+    """Who reads it now; None where nobody does, also because whoever did has died."""
     leased_until: datetime | None
     updated_at: datetime
     messages: int

@@ -272,6 +272,7 @@ class Settling:
 
     def _tell_lost(self, entries: Sequence[Ended]) -> None:
         for delivery, _, _ in entries:
+            delivery.is_running = False
             event = told.LeaseLost(self.group.uri, self.name, delivery.position, delivery.deliveries_count, "settling")
             self.client.events.emit(event)
 

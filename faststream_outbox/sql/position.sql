@@ -123,7 +123,8 @@ select lo, pg_notify(:channel::text, 'changed') from (select lo from moved union
 
 -- name: lag
 -- What a group has not read yet, by span: messages, and seconds since the first of them was sequenced.
-select o.consumer_group, o.uri, o.lo, o.hi, o.tick, o.position, o.owner,
+-- A killed process has not given its slots back: it is their owner only while its lease lives.
+select o.consumer_group, o.uri, o.lo, o.hi, o.tick, o.position, case when o.until >= clock_timestamp() then o.owner end,
        case when o.until is not null then least(greatest(o.until, '0002-01-01Z'), '9998-12-31Z') end,
        least(greatest(o.updated_at, '0002-01-01Z'), '9998-12-31Z'),
        coalesce(u.count, 0), coalesce(extract(epoch from clock_timestamp() - u.since)::float8, 0)

@@ -170,6 +170,17 @@ async def test_what_cannot_be_stored_is_refused_before_any_statement(rig: LogRig
     assert sent == []
 
 
+async def test_call_that_is_too_large_is_refused(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faststream_outbox.log.append.MAX_BODY_BYTES", 100)
+    half = OutboxMessage("k", b"x" * 60)
+    async with AsyncSession(rig.engine) as session, session.begin():
+        with pytest.raises(InvalidMessage, match="bytes"):
+            await rig.outbox.publish(session, half, OutboxMessage("k", "x" * 60))
+        with pytest.raises(InvalidMessage, match="bytes"):
+            await rig.outbox.publish(session, OutboxMessage("k", 1, {"a": "x" * 100}))
+        assert (await rig.outbox.publish(session, half)).positions == (1,)
+
+
 async def test_too_deep_for_json_is_refused(rig: LogRig) -> None:
     deep: list[object] = []
     for _ in range(100_000):

@@ -230,6 +230,18 @@ async def test_lag_counts_what_the_filter_matches_and_is_not_read(rig: LogRig) -
     assert lags["all", ""].seconds == 0
 
 
+async def test_lag_names_an_owner_only_while_its_lease_lives(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    reader = await rig.reader(fixed=(0, 255), lease_ttl_seconds=3600.0)
+    await reader.arrange()
+    (lag,) = await rig.outbox.lag("g")
+    assert lag.owner == reader.holding.me
+    # Its process was killed, and the lease has run out since.
+    await rig.ask("update {offsets} set until = clock_timestamp() - interval '1 s'")
+    (lag,) = await rig.outbox.lag("g")
+    assert (lag.owner, lag.messages) == (None, 1)
+
+
 async def test_lag_by_slot_names_the_slots_that_are_behind(rig: LogRig) -> None:
     await rig.put("a", 1, 2)
     await rig.put("b", 3)

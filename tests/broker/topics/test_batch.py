@@ -1,5 +1,6 @@
 """Batch subscribers of topics: lists of bodies, outcomes for each message, order where all of it fails."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from pydantic import BaseModel
 
 from faststream_outbox import ConstantRetry, NoRetry
 from faststream_outbox.annotations import OutboxBatchMessage
-from faststream_outbox.events.table import Handled
+from faststream_outbox.events.table import Died, Handled, Released, Retried, Started
 from tests.broker.topics.stage import Stage
 
 LATER = ConstantRetry(delay_seconds=1000)
@@ -225,3 +226,8 @@ async def test_poisoned_batch_parks_the_guilty_message_alone(
     for key in range(20):
         of_key = [number for number in stage.seen if number % 20 == key]
         assert of_key == sorted(of_key)
+    await stage.witness.wait(Handled, 99)
+    await stage.witness.wait(Died)
+    began = Counter((event.id, event.deliveries_count) for event in stage.witness.of(Started))
+    ended = stage.witness.of(Handled, Retried, Died, Released)
+    assert began == Counter((event.id, event.deliveries_count) for event in ended)

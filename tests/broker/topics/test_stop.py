@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxSession
-from faststream_outbox.events.table import DrainTimedOut
+from faststream_outbox.events.table import DrainTimedOut, Released
 from faststream_outbox.log.slots import slot_of
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
@@ -126,6 +126,7 @@ async def test_handler_that_takes_too_long_is_cancelled_and_its_message_comes_ag
     await broker.stop()
     assert stage.seen == []
     assert [event.running for event in stage.witness.of(DrainTimedOut)] == [1]
+    assert [(event.id, event.was_started) for event in stage.witness.of(Released)] == [(1, True)]
     assert await stage.slots() == [(None, 256)]
     slow.may_end.set()
     await broker.start()
