@@ -5,11 +5,12 @@ insert into {head} (one, drawn) values (true, 0) on conflict do nothing
 -- name: look
 -- How far numbers were drawn, and how far they are sequenced; touches no message.
 -- The last is the end of the log where the sequence does not reach beyond what is sequenced: normally nothing.
--- Positions that no sequence will ever reach are a stranger's: behind the highest of all there is none left to draw.
+-- Positions that no sequence can have reached by now are a stranger's: those of all who come later would follow them.
 select d.drawn, h.high, h.tick, (select g.since from {gaps} g order by g.bound limit 1),
        case when d.drawn <= coalesce(h.high, 0)
             then (select max(l.position) from {log} l
-                  where l.position > coalesce(h.high, 0) and l.position < 4611686018427387904) end
+                  where l.position > coalesce(h.high, 0)
+                    and l.position < least(coalesce(h.high, 0), 9223371036854775807) + 1000000000000) end
 from (select case when s.is_called then s.last_value else 0 end as drawn from {sequence} s) d
 left join {head} h on h.one
 
@@ -67,7 +68,9 @@ with me as materialized (
     select count(*) >= :limit::int as is_cut, coalesce(max(position), 0) as last from late
 ), fresh as materialized (
     select l.position from {log} l
-    where l.position > (select high from head) and l.position < 4611686018427387904 and not (select is_cut from cut)
+    where l.position > (select high from head) and not (select is_cut from cut)
+      -- Nobody has drawn a number so far ahead. Whoever wrote it by hand would move those of all who come later.
+      and l.position < (select least(high, 9223371036854775807) + 1000000000000 from head)
     order by l.position
     limit :limit::int
 ), ranges as materialized (
@@ -144,8 +147,10 @@ select m.drawn,
             else setval('{sequence_name}', m.high) end
 from (
     select (select case when s.is_called then s.last_value else 0 end from {sequence} s) as drawn,
-           greatest((select max(high) from {head}),
-                    (select max(position) from {log} where position < 4611686018427387904)) as high
+           greatest(h.high, (select max(l.position) from {log} l
+                             where l.position < least(coalesce(h.high, 0), 9223371036854775807) + 1000000000000))
+               as high
+    from (select max(high) as high from {head}) h
 ) m
 where m.high > m.drawn
 
