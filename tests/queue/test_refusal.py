@@ -59,6 +59,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 0.1)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is given up, however slow the machine is."""
+    monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 3600.0)
+
+
 async def failing(claim: Claim) -> NoReturn:
     raise ValueError("no such order")
 
@@ -167,6 +173,7 @@ class TestRefused:
         assert (row["acquired_token"], row["attempts_count"]) == (None, 1)
         assert row["headers"]["x-outbox-failure"].startswith("retry_terminal; dead letter refused")
 
+    @pytest.mark.usefixtures("patient")
     async def test_a_trigger_that_gives_way_in_time_parks_nothing(self, rig: Rig, tries: Tries) -> None:
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         await rig.work(failing, retry_strategy=NoRetry())
@@ -177,10 +184,8 @@ class TestRefused:
         assert rig.witness.of(told.OutcomeRefused) == []
 
     @pytest.mark.slow
-    async def test_its_neighbours_are_written_before_it_is_given_up(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 3600.0)
+    @pytest.mark.usefixtures("patient")
+    async def test_its_neighbours_are_written_before_it_is_given_up(self, rig: Rig) -> None:
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
         await rig.put("poison", *["harmless"] * 200)
