@@ -1,4 +1,4 @@
-"""An application with a table of its own."""
+"""An application with a table of its own; PostgreSQL and the tables in memory, side by side."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -7,6 +7,7 @@ from sqlalchemy import BigInteger, Column, Engine, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.broker.effects import EffectsShop
+from tests.broker.two_tables import Two
 from tests.tables import existing
 
 
@@ -23,3 +24,11 @@ async def shop(engine: AsyncEngine, table: Table, dlq_table: Table, effects: Tab
     shop = EffectsShop(engine, (table, dlq_table), effects)
     yield shop
     await shop.broker.stop()
+
+
+@pytest.fixture
+async def two(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIterator[Two]:
+    """Two empty outboxes."""
+    two = Two(engine, table, dlq_table)
+    yield two
+    await two.wire.close()

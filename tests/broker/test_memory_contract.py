@@ -1,6 +1,5 @@
 """One contract for two: the tables in memory answer every named statement as PostgreSQL does."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -8,8 +7,6 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.broker.statement_values import (
     DEATH,
@@ -25,14 +22,6 @@ from tests.broker.statement_values import (
     several,
 )
 from tests.broker.two_tables import Two
-
-
-@pytest.fixture
-async def two(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIterator[Two]:
-    """Two empty outboxes."""
-    two = Two(engine, table, dlq_table)
-    yield two
-    await two.wire.close()
 
 
 async def publish(two: Two, *numbers: int, **fields: Any) -> None:
@@ -366,17 +355,3 @@ async def test_any_sequence_of_statements_leaves_the_same(two: Two, operations: 
         await perform(two, operation, 10 * (place + 1), leases)
         await two.compare()
     await look(two)
-
-
-async def test_names_of_queues(two: Two) -> None:
-    assert await two.ask("queues", limit=10) == []
-    await publish(two, 1, queue="keyless")
-    await publish(two, 2, queue="keyed", key="k")
-    await publish(two, 3, queue="dead")
-    await two.ask("claim", **lanes(("dead", 0)))
-    await two.ask("settle_dead", **held(3, **DEATH))
-    await two.ask("pause", queue="paused")
-    assert await two.ask("queues", limit=10) == [["dead"], ["keyed"], ["keyless"], ["paused"]]
-    for name in ("keyless", "keyed", "dead", "paused"):
-        assert len(await two.ask("known_queue", queue=name)) == 1
-    assert await two.ask("known_queue", queue="unknown") == []

@@ -1,23 +1,12 @@
 """One contract for two, continued: what scans find is claimed by its id, and what cannot be fetched is set apart."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.broker.statement_values import OTHER_TOKEN, TOKEN, TTL, lanes, message, several
 from tests.broker.two_tables import Two
-
-
-@pytest.fixture
-async def two(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIterator[Two]:
-    """Two empty outboxes."""
-    two = Two(engine, table, dlq_table)
-    yield two
-    await two.wire.close()
 
 
 async def publish(two: Two, *numbers: int, **fields: Any) -> None:

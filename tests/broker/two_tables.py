@@ -13,15 +13,15 @@ from typing import Any
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.broker.memory_claims import ClaimableTables
+from faststream_outbox.broker.memory_dead import BuriedTables
 from faststream_outbox.schema.names import PAUSED, Names
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.wire import Wire
 
 FILES = {
     "publish": (
-        "publish_one", "publish_many", "publish_timers", "publish_new_timers", "cancel_timer", "unprocessed",
-        "unprocessed_of_queue",
+        "publish_one", "publish_alike", "publish_many", "publish_timers", "publish_new_timers", "cancel_timer",
+        "unprocessed", "unprocessed_of_queue",
     ),
     "claim": (
         "claim", "claim_found", "claimable", "claim_keys", "find_keys", "walk_keys", "head_of_key", "exists",
@@ -32,14 +32,36 @@ FILES = {
         "lock",
     ),
     "control": ("pause", "resume", "paused", "queues", "known_queue"),
+    "dead": ("count_dead", "group_dead"),
 }  # fmt: skip
 FILE_OF = {name: file for file, names in FILES.items() for name in names}
 
 # Where ids stand in the rows of a statement, where headers do, and whether the order of its rows means something.
 IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys(
-    ("survey", "walk_keys", "next_due", "paused", "pause", "resume", "queues", "known_queue")
+    (
+        "survey",
+        "walk_keys",
+        "next_due",
+        "paused",
+        "pause",
+        "resume",
+        "queues",
+        "known_queue",
+        "count_dead",
+        "group_dead",
+    )
 )
-ORDERED = {"publish_one", "publish_many", "unprocessed", "unprocessed_of_queue", "find_keys", "walk_keys", "paused"}
+ORDERED = {
+    "publish_one",
+    "publish_alike",
+    "publish_many",
+    "group_dead",
+    "unprocessed",
+    "unprocessed_of_queue",
+    "find_keys",
+    "walk_keys",
+    "paused",
+}
 HEADERS = {"claim", "claim_found", "claim_keys", "unprocessed", "unprocessed_of_queue"}
 ENDLESS = datetime(9998, 1, 1, tzinfo=UTC)
 TOLERANCE = 3.0
@@ -67,13 +89,13 @@ class Two:
         self.engine = engine
         self.names = Names.of(table, dead)
         self.wire = Wire(engine)
-        self.memory = ClaimableTables()
+        self.memory = BuriedTables()
         self._server_ids: dict[int, int] = {}
         self._memory_ids: dict[int, int] = {}
 
     async def clear(self) -> None:
         """Forget everything."""
-        self.memory = ClaimableTables()
+        self.memory = BuriedTables()
         self._server_ids.clear()
         self._memory_ids.clear()
         await self._sql(f"truncate {self.names.table}, {self.names.dead}")
@@ -111,7 +133,7 @@ class Two:
 
     def _given(self, values: Mapping[str, Any], ids: Mapping[int, int], now: datetime) -> dict[str, Any]:
         given = dict(values)
-        if "ids" in given:
+        if given.get("ids") is not None:
             given["ids"] = [ids.get(number, -number) for number in given["ids"]]
         if isinstance(given.get("due_at"), float):
             given["due_at"] = now + timedelta(seconds=given["due_at"])

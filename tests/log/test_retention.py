@@ -55,6 +55,16 @@ async def test_unread_of_the_slowest_group_stays(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "slow") == [2, 3, 4, 5]
 
 
+async def test_group_that_has_never_read_holds_nothing_back(rig: LogRig) -> None:
+    await rig.put("k", 1, 2)
+    await rig.sequence()
+    assert (await rig.outbox.clean(older_than=NOW)).messages == 2
+    await rig.put("k", 3)
+    async with AsyncSession(rig.engine) as session, session.begin():
+        await rig.outbox.seek(session, "earliest", "g", create=True)
+    assert (await rig.outbox.clean(older_than=NOW)).messages == 0
+
+
 async def test_unread_late_message_stays_though_its_number_is_small(rig: LogRig) -> None:
     late = await rig.writer()
     await late.publish("late", "late")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox.events import table as told
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.opened import Collector, drain
@@ -268,6 +270,18 @@ class TestEffects:
         await outbox.dispatch(handle, "g", transactional=True)
         (parked,) = await outbox.parked.list("g")
         assert (parked.error_type, parked.error_message, parked.attempts) == ("ValueError", "no good", 1)
+
+    async def test_end_of_a_message_is_told_and_its_beginning_is_not(self, rig: LogRig) -> None:
+        await rig.put("k", 1)
+
+        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+            await write(session, message.payload)
+
+        await rig.outbox.dispatch(handle, "g", transactional=True)
+        async with aclosing(rig.outbox.messages("other")) as messages:
+            async for _ in messages:
+                break
+        assert (len(rig.told(told.Handled)), rig.told(told.Started)) == (1, [])
 
     async def test_transient_error_keeps_nothing_and_counts_nothing(self, rig: LogRig) -> None:
         await rig.put("k", 1)

@@ -103,7 +103,9 @@ async def test_session_of_the_same_process_wakes(
         assert await _handled(handled) == b"order"
 
 
-async def test_thread_without_an_event_loop_wakes(engine: AsyncEngine, sync_engine: Engine, table: Table) -> None:
+async def test_thread_without_an_event_loop_wakes(
+    engine: AsyncEngine, sync_engine: Engine, table: Table, channel: Channel
+) -> None:
     async with asleep(engine, table, watch=False, listen=False) as (client, handled):
 
         def work() -> None:
@@ -114,6 +116,8 @@ async def test_thread_without_an_event_loop_wakes(engine: AsyncEngine, sync_engi
         thread.start()
         assert await _handled(handled) == b"order"
         thread.join()
+        await client.wakeups.notifier(asyncio.get_running_loop()).flush()
+    assert sum(hint.count for payload in channel.heard() for hint in parsed(payload)[1]) == 1
 
 
 async def test_publisher_on_another_event_loop_wakes_and_harms_nothing(

@@ -1,0 +1,115 @@
+"""Numbers on the pages are those of the code: each sentence is written here with the constants in their places."""
+
+import tomllib
+from typing import Any
+
+from faststream_outbox import envelope
+from faststream_outbox.events import repeats
+from faststream_outbox.log import retention, retention_lock, sequencer, slots
+from faststream_outbox.log.options import CRASH_LIMIT
+from faststream_outbox.publish import rows
+from faststream_outbox.queue import intake, lane, options, renewer, scanner, settler, worker
+from faststream_outbox.schema import log_tables, tables
+from faststream_outbox.sql import wire
+from faststream_outbox.wakeup import after_commit, listener, notifier, watcher
+from tests.cases import each
+from tests.docs.pages import ROOT, text_of
+
+DEFAULTS = options.WorkerOptions()
+
+
+def ms(seconds: float) -> str:
+    return f"{seconds * 1000:g}"
+
+
+def by(unit: int, number: float) -> str:
+    return f"{number / unit:g}"
+
+
+LONGEST_LOOK = DEFAULTS.max_fetch_interval * (1 + intake.JITTER)
+SHORT_LEASE = 5.0
+SHORT_LOOK = SHORT_LEASE / 2 * (1 + intake.JITTER)
+
+SAID: list[tuple[str, str]] = [
+    ("publishing", f"One INSERT for up to {rows.MOST_ROWS:,} messages or {by(10**6, rows.MOST_BYTES)} MB"),
+    ("publishing", f"More than {by(10**6, envelope.MAX_BODY_BYTES)} million bytes of bodies and headers in one call"),
+    ("publishing", f"an `activate_in` of more than {envelope.MAX_DELAY.days:,} days"),
+    ("publishing", f"a number from {envelope.SMALLINT.start} to {envelope.SMALLINT.stop - 1}"),
+    ("publishing", f"one of more than {tables.NAME_LENGTH} characters"),
+    ("ordered-log", f"have {by(10**6, envelope.MAX_BODY_BYTES)} million bytes together at most"),
+    ("ordered-log", f"at most {log_tables.URI_LENGTH} bytes"),
+    ("ordered-log", f"one of {slots.SLOTS} partitions"),
+    ("ordered-log", f"in slices of {retention.SLICE:,}"),
+    ("ordered-log", f"it waits, and after {retention_lock.LONGEST_WAIT:g} seconds it says so"),
+    ("ordered-log", f"do not come through in {wire.STATEMENT_TIMEOUT:g} seconds"),
+    ("ordered-log", f"`crash_limit` ({CRASH_LIMIT}) deaths in a row"),
+    ("topics", f"`crash_limit` ({CRASH_LIMIT}) deaths in a row"),
+    ("topics", f"taken over; {DEFAULTS.lease_ttl_seconds:g} |"),
+    ("topics", f"members of the group in this process, 1 to {slots.SLOTS}"),
+    ("how-ordering-works", f"every {ms(sequencer.BUSY_INTERVAL)} ms while there is traffic"),
+    ("how-ordering-works", f"every {ms(sequencer.IDLE_INTERVAL)} ms when idle"),
+    ("how-ordering-works", f"every {ms(2 * sequencer.IDLE_INTERVAL)} ms while another process ticks"),
+    (
+        "how-ordering-works",
+        f"is looked for every {ms(sequencer.LONGEST_WAIT + 2 * sequencer.IDLE_INTERVAL)} ms at least",
+    ),
+    ("operations", f"longer than {wire.STATEMENT_TIMEOUT:g} seconds is given up"),
+    ("operations", f"Scans have {scanner.SCAN_TIMEOUT:g} seconds"),
+    ("operations", f"closed after {'five' if notifier.KEEP_SECONDS == 5 else '?'} quiet seconds"),
+    ("wakeups", f"every {ms(notifier.INTERVAL)} to {ms(notifier.LONGEST_INTERVAL)} milliseconds"),
+    (
+        "wakeups",
+        f"every {ms(watcher.IDLE_INTERVAL)} milliseconds when all is quiet, every {ms(watcher.SLEEPY_INTERVAL)}",
+    ),
+    ("wakeups", f"within {'three' if listener.HEARING_TEST == 3 else '?'} seconds"),
+    ("wakeups", f"tries again every {'minute' if listener.DEAF_PAUSE == 60 else '?'}"),
+    ("wakeups", f"Up to {by(1, intake.JITTER * 100)} % are added or taken away"),
+    ("wakeups", f"{LONGEST_LOOK:g} seconds with the defaults"),
+    ("how-it-works", f"{LONGEST_LOOK:g} seconds by default"),
+    ("how-it-works", f"(fillfactor {tables.FILLFACTOR})"),
+    ("how-it-works", f"longer than {'half a second' if after_commit.LATE_SECONDS == 0.5 else '?'} after publishing"),
+    ("how-it-works", f"to {'a second' if lane.GRACE == 1 else '?'} before the last look"),
+    ("how-it-works", f"leases that are {'a third' if renewer.FRACTION == 3 else '?'} of their time old"),
+    ("how-it-works", f"handles in {'a tenth' if 2 * worker.HOARD_SECONDS == 0.1 else '?'} of a second"),
+    ("how-it-works", f"passed over for {'five' if lane.PATIENCE == 5 else '?'} seconds gets a tenth"),
+    ("tables", f"## Fillfactor {tables.FILLFACTOR}"),
+    ("dead-letters", f"keeps at most {worker.MOST_UNSETTLED:,} unwritten outcomes"),
+    ("dead-letters", f"after {settler.SAY_AGAIN_SECONDS:g} seconds, a minute, two, up to an hour"),
+    (
+        "workers",
+        f"with the defaults {DEFAULTS.lease_ttl_seconds:g} to {DEFAULTS.lease_ttl_seconds + LONGEST_LOOK:g} seconds, "
+        f"with a lease of {SHORT_LEASE:g} seconds {SHORT_LEASE:g} to {SHORT_LEASE + SHORT_LOOK:.0f}",
+    ),
+    ("workers", f"without a recorded outcome. {DEFAULTS.crash_limit} by default"),
+]
+
+
+@each(("page", "sentence"), SAID)
+def test_page_says_what_the_code_has(page: str, sentence: str) -> None:
+    assert sentence in " ".join(text_of(f"docs/{page}.md").split())
+
+
+def test_an_outage_is_said_again_by_the_journal_as_by_whoever_writes() -> None:
+    assert (settler.SAY_AGAIN_SECONDS, settler.LONGEST_SILENCE) == (repeats.FIRST_SILENCE, repeats.LONGEST_SILENCE)
+    assert settler.LONGEST_SILENCE == 3600
+
+
+def test_readme_names_the_versions_that_are_required() -> None:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needs = dict(item.split(">=", 1) for item in project["dependencies"])
+    said = " ".join(text_of("README.md").split())
+    assert f"Python from {project['requires-python'].removeprefix('>=')}" in said
+    assert f"FastStream 0.7 from {needs['faststream'].split(',')[0]} on" in said
+    assert f"SQLAlchemy from {needs['sqlalchemy[asyncio]']}" in said
+    assert f"faststream_outbox-{project['version']}-py3-none-any.whl" in said
+
+
+def test_contributing_draws_the_layers_that_exist() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    package = ROOT / "faststream_outbox"
+    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in linter["contracts"][0]["layers"]]
+    there = [
+        [name for name in layer if (package / name).is_dir() or (package / f"{name}.py").is_file()] for layer in layers
+    ]
+    drawn = text_of("CONTRIBUTING.md").split("```")[1].strip().splitlines()
+    assert [[part.split("(")[0].strip() for part in line.split("      ")] for line in drawn] == there
