@@ -4,9 +4,11 @@ import tomllib
 from typing import Any
 
 from faststream_outbox import envelope
+from faststream_outbox.broker import forwarding
 from faststream_outbox.events import repeats
 from faststream_outbox.log import retention, retention_lock, sequencer, slots
 from faststream_outbox.log.options import CRASH_LIMIT
+from faststream_outbox.outcomes import failure
 from faststream_outbox.publish import rows
 from faststream_outbox.queue import intake, lane, options, renewer, scanner, settler, worker
 from faststream_outbox.schema import log_tables, tables
@@ -36,6 +38,9 @@ SAID: list[tuple[str, str]] = [
     ("publishing", f"an `activate_in` of more than {envelope.MAX_DELAY.days:,} days"),
     ("publishing", f"a number from {envelope.SMALLINT.start} to {envelope.SMALLINT.stop - 1}"),
     ("publishing", f"one of more than {tables.NAME_LENGTH} characters"),
+    ("publisher", f"One INSERT for up to {rows.MOST_ROWS:,} messages or {by(10**6, rows.MOST_BYTES)} MB"),
+    ("publisher", f"takes longer than {'five' if forwarding.PATIENCE_SECONDS == 5 else '?'} seconds"),
+    ("security", f"cut to {failure.MAX_MESSAGE:,} and {failure.MAX_TRACEBACK:,} characters"),
     ("ordered-log", f"have {by(10**6, envelope.MAX_BODY_BYTES)} million bytes together at most"),
     ("ordered-log", f"at most {log_tables.URI_LENGTH} bytes"),
     ("ordered-log", f"one of {slots.SLOTS} partitions"),

@@ -209,6 +209,16 @@ class TestUndecided:
         await driver_rig.put("a")
         await driver_rig.witness.wait(kind)
 
+    async def test_one_that_is_released_again_and_again_ends_by_its_deliveries(self, rig: Rig) -> None:
+        async def handle(claim: Claim) -> Outcome:
+            return Undecided()
+
+        await rig.work(handle, on_undecided="release", crash_limit=2)
+        await rig.put("a")
+        await rig.witness.wait(told.Died, reason="crash_loop")
+        (letter,) = await rig.dead()
+        assert (letter["attempts_count"], letter["deliveries_count"]) == (0, 3)
+
     async def test_a_dead_one_says_why(self, rig: Rig) -> None:
         async def handle(claim: Claim) -> Outcome:
             return Undecided()
