@@ -78,6 +78,8 @@ class LogClient:
         self.sequencer = Sequencer(self._tick_wire, self.names, self.timeline, self.events)
         self.isolation = Isolation()
         """Of the transactions of handlers."""
+        self.had_waited: set[Group] = set()
+        """Groups whose last batch was of messages that had waited."""
         self._assemble()
 
     def _assemble(self) -> None:

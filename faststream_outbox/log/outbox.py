@@ -225,6 +225,8 @@ class Outbox(Standing):
         renewing = self._renew_by_and_by(reader)
         try:
             await reader.arrange()
+            if reader.is_turn_of_fresh:
+                await self.client.sequencer.catch_up()
             batch = await reader.next_batch(batch_size)
             if batch is None:
                 await self.client.sequencer.catch_up()

@@ -88,14 +88,19 @@ class Reader(Settling):
             await self.client.call()
 
     async def next_batch(self, limit: int | None = None, *, is_idle: bool = False) -> Batch | None:
-        """What to handle next: what waited and is due now, else what is next in the log."""
+        """What to handle next: what waited and is due now, and what is next in the log, by turns."""
         size = limit or self.options.batch_size
         due = self.blocked.due(asyncio.get_running_loop().time()) if self.blocked.keys else []
-        if due:
-            batch = await self._due_batch(due, size)
-            if batch is not None:
-                return batch
-        return await self._fresh_batch(size, is_idle=is_idle)
+        if not due:
+            return await self._fresh_batch(size, is_idle=is_idle)
+        if self.is_turn_of_fresh:
+            return await self._fresh_batch(size, is_idle=is_idle) or await self._due_batch(due, size)
+        return await self._due_batch(due, size) or await self._fresh_batch(size, is_idle=is_idle)
+
+    @property
+    def is_turn_of_fresh(self) -> bool:
+        """Whether the group had its turn with what waited: one that fails again at once must not be all it reads."""
+        return self.group in self.client.had_waited
 
     async def _due_batch(self, keys: list[str], size: int) -> Batch | None:
         values = {**self.group.values, "keys": keys[:size], "limit": size, "hold": self.blocked.hold}
@@ -111,6 +116,7 @@ class Reader(Settling):
         if not ready:
             return None
         deliveries = [Delivery.waiting(row, self.group.uri) for row in ready]
+        self.client.had_waited.add(self.group)
         return Batch(deliveries, list(self.holding.spans.values()), Cursor(0, 0), is_aside=True)
 
     async def _give_up(self, keys: list[str]) -> None:
@@ -123,6 +129,7 @@ class Reader(Settling):
 
     async def _fresh_batch(self, size: int, *, is_idle: bool) -> Batch | None:
         timeline, wire = self.client.timeline, self.client.wire
+        self.client.had_waited.discard(self.group)
         halted = self.blocked.halted() if self.blocked.keys else ()
         while not self.is_stopping:
             readable = [s for s in self.holding.spans.values() if not (halted and s.size == 1 and s.lo in halted)]

@@ -12,6 +12,7 @@ from faststream_outbox.log.slots import slot_of
 from faststream_outbox.outcomes.retry import ConstantRetry, ExponentialRetry, NoRetry
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig
+from tests.waiting import eventually
 
 SOON = ConstantRetry(delay_seconds=0.01, max_attempts=3)
 NEVER = ConstantRetry(delay_seconds=3600)
@@ -291,3 +292,22 @@ async def test_listing_by_group_filter_state_and_key(rig: LogRig) -> None:
     assert [position for position, _, _ in everything] == [1, 1, 2, 2, 3]
     assert [one.position for one in await outbox.parked.list("h", state="retry", key="b/1")] == [3]
     assert [one.position for one in await outbox.parked.list("h", state=None, limit=2)] == [1, 2]
+
+
+@pytest.mark.parametrize("way", ["dispatch", "run"])
+async def test_one_that_fails_again_at_once_does_not_keep_what_is_fresh_waiting(rig: LogRig, way: str) -> None:
+    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.001, max_attempts=None))
+    await rig.put("k", 1)
+    failing = Failing(1)
+    await outbox.dispatch(failing, "g")
+    await rig.put("other", 2)
+    if way == "dispatch":
+        await outbox.dispatch(failing, "g")
+        await outbox.dispatch(failing, "g")
+        assert failing.done == [2]
+    else:
+        stop = asyncio.Event()
+        running = asyncio.create_task(outbox.run(failing, "g", stop_event=stop))
+        await eventually(lambda: failing.done == [2])
+        stop.set()
+        await running
