@@ -11,9 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, NoRetry, OutboxResponse
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
-from faststream_outbox.annotations import OutboxMessage, OutboxSession
+from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.log.reader import Reader
 from tests.broker.topics.stage import Stage
+from tests.waiting import eventually
 
 LATER = ConstantRetry(delay_seconds=1000)
 SOON = ConstantRetry(delay_seconds=0.02)
@@ -344,3 +345,25 @@ async def test_message_that_was_acknowledged_before_an_error_comes_again(stage: 
     await stage.publish(1, key="order-1")
     await stage.caught_up()
     assert (stage.seen, await stage.effect_numbers()) == ([1, 1], [1])
+
+
+@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL], ids=str)
+async def test_batch_that_was_acknowledged_before_an_error_comes_again(stage: Stage, policy: AckPolicy) -> None:
+    subscriber = stage.broker.subscriber(
+        topic="orders", group="billing", transactional=True, batch=True, ack_policy=policy, retry_strategy=SOON
+    )
+
+    @subscriber
+    async def handle(bodies: list[int], session: OutboxSession, message: OutboxBatchMessage) -> None:
+        for body in bodies:
+            await stage.write(session, body)
+        await message.ack()
+        stage.seen.append(bodies)
+        if len(stage.seen) == 1:
+            raise ValueError(bodies)
+
+    await stage.publish(1, 2, key="order-1")
+    await stage.broker.start()
+    await eventually(lambda: len(stage.seen) > 1)
+    await stage.caught_up()
+    assert (stage.seen[0], await stage.effect_numbers()) == ([1, 2], [1, 2])
