@@ -120,7 +120,7 @@ class ClaimableTables(MemoryTables):
         for queue, key, run, ttl, held_by_dead in zip(
             values["queues"], values["keys"], values["runs"], values["ttls"], values["held_by_dead"], strict=True
         ):
-            dead = held_by_dead and any((d["queue"], d["key"]) == (queue, key) for d in self.dlq_rows)
+            dead = held_by_dead and self._has_dead(queue, key)
             of_key = sorted((row for row in self._of(queue) if row.key == key), key=lambda row: row.id)
             active = [row for row in of_key if row.is_active(now)]
             if dead or self.is_paused(queue) or not all(self._is_free(row, values, ttl, now) for row in of_key):
@@ -145,14 +145,37 @@ class ClaimableTables(MemoryTables):
             if not rows:
                 yield queue, priority, None, None, None, now
 
+    def _claimable_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        asked = zip(values["queues"], values["priorities"], values["ttls"], values["held_by_dead"], strict=True)
+        for place, (queue, priority, ttl, held_by_dead) in enumerate(asked, start=1):
+            due = [] if self.is_paused(queue) else self._above(queue, priority, None, 0, now, keyed=True)
+            seen = due[: values["most"]]
+            if seen:
+                yield place, None, None, len(seen) >= values["most"]
+            for key in dict.fromkeys(row.key for row in seen if row.key and self._is_free(row, values, ttl, now)):
+                head = self._head(queue, key, now)
+                if self._is_claimable(head, values, ttl, now) and not (held_by_dead and self._has_dead(queue, key)):
+                    yield place, key, head.priority if head else None, False
+
+    def _head(self, queue: str, key: str, now: datetime) -> MemoryRow | None:
+        active = (row for row in self._of(queue) if row.key == key and row.is_active(now))
+        return min(active, key=lambda row: row.id, default=None)
+
+    def _is_claimable(self, head: MemoryRow | None, values: Mapping[str, Any], ttl: float, now: datetime) -> bool:
+        return head is not None and head.next_attempt_at <= now and self._is_free(head, values, ttl, now)
+
+    def _has_dead(self, queue: str, key: str) -> bool:
+        return any((dead["queue"], dead["key"]) == (queue, key) for dead in self.dlq_rows)
+
     def _walk_keys(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        rows = [row for row in self._of(values["queue"], keyed=True) if row.key and row.key > values["after"]]
-        for key in sorted({row.key for row in rows if row.key})[: values["keys"]]:
-            active = [row for row in rows if row.key == key and row.is_active(now)]
-            head = min(active, key=lambda row: row.id, default=None)
-            is_claimable = (
-                head is not None and head.next_attempt_at <= now and self._is_free(head, values, values["ttl"], now)
-            )
+        queue = values["queue"]
+        if self.is_paused(queue):
+            return
+        keys = {row.key for row in self._of(queue, keyed=True) if row.key and row.key > values["after"]}
+        for key in sorted(keys)[: values["keys"]]:
+            head = self._head(queue, key, now)
+            is_held = values["held_by_dead"] and self._has_dead(queue, key)
+            is_claimable = self._is_claimable(head, values, values["ttl"], now) and not is_held
             yield key, is_claimable, None if head is None else head.priority
 
     def _survey(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:

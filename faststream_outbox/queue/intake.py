@@ -50,7 +50,6 @@ class Intake:
         """Nothing is claimed before: the first scan tells of the priorities, but it is not waited for very long."""
         self.scan_at = 0.0
         self.earliest_scan = 0.0
-        self.walked: dict[str, str] = {}
         self.strays: dict[int, str] = {}
         """Messages without keys that a scan found below the floors, by id, and their queues."""
         self.suspects: dict[Key, int] = {}

@@ -62,6 +62,11 @@ class Lane:
     """Claims of this lane that failed in a row; after the first it is asked alone."""
     retry_at: float = 0.0
 
+    @property
+    def has_passed_all(self) -> bool:
+        """Whether the last look came to the end of what was due."""
+        return self.floor_at is not None and self.floor_id == AFTER_ALL_IDS
+
     def hint(self, now: float, *, is_precise: bool = True) -> None:
         """There may be new messages, also a little below the floor, and later ones unless the hint is precise."""
         self.is_wet = self.wants_rewind = True

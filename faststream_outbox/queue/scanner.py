@@ -14,10 +14,10 @@ from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.intake import MOST_STRAYS, Intake, LaneName
 from faststream_outbox.queue.lane import NEVER, Claimable, Lane
 from faststream_outbox.queue.outage import Outage
+from faststream_outbox.queue.stray_keys import StrayKeys
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.wire import Row, Wire
 
-KEYS_PER_WALK = 500
 SCAN_TIMEOUT = 300.0
 """Seconds that a scan may take: it stands in nobody's way, and a million dead entries take their time."""
 
@@ -33,6 +33,7 @@ class Scanner:
         self._until = NEVER
         self._scans = Outage("scan", events)
         self._dues = Outage("next_due", events)
+        self._stray_keys = StrayKeys(self._fetch, claimer, self._tell_dues)
         claimer.at_rest = self._rouse
 
     def _rouse(self) -> None:
@@ -52,13 +53,17 @@ class Scanner:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
+            await self._tell_dues()
             now = loop.time()
-            if (unknown := self._unknown()) and not self._dues.holds(now):
-                await self._try(self._next_due(unknown), self._dues)
-            elif (late := self._late(now)) and not self._scans.holds(now):
+            if (late := self._late(now)) and not self._scans.holds(now):
                 await self._try(self._scan(late), self._scans)
-            else:
+            elif not self._unknown() or self._dues.holds(now):
                 await self._sleep(now)
+
+    async def _tell_dues(self) -> None:
+        unknown = self._unknown()
+        if unknown and not self._dues.holds(asyncio.get_running_loop().time()):
+            await self._try(self._next_due(unknown), self._dues)
 
     async def _try(self, looking: Any, outage: Outage) -> None:
         loop = asyncio.get_running_loop()
@@ -120,9 +125,7 @@ class Scanner:
             intake.claims_from = 0.0
         self._claimer.wake()
         await self._look_below(intakes)
-        for intake in intakes:
-            for queue in {name[0] for name in names if name[2] and name[0] in intake.queues}:
-                await self._walk_keys(intake, queue)
+        await self._stray_keys.look(intakes, [name for name in names if name[2]])
         now = loop.time()
         for intake in intakes:
             seen = dict.fromkeys(name for name in names if name[0] in intake.queues)
@@ -156,18 +159,3 @@ class Scanner:
         for place, rows in found.items():
             intake, lane = places[place - 1]
             intake.found_below(lane, [(row.next_attempt_at, row.id) for row in rows])
-
-    async def _walk_keys(self, intake: Intake, queue: str) -> None:
-        values = {
-            "queue": queue,
-            "after": intake.walked.get(queue, ""),
-            "keys": KEYS_PER_WALK,
-            "ttl": intake.options.lease_ttl_seconds,
-            "unheard": self._claimer.unheard_tokens(),
-        }
-        rows = await self._fetch("walk_keys", values)
-        for key, is_claimable, priority in rows:
-            if is_claimable:
-                intake.found_key((queue, key), priority)
-        # Round and round, in key order, so that every key is seen however many there are.
-        intake.walked[queue] = rows[-1][0] if len(rows) >= KEYS_PER_WALK else ""

@@ -248,6 +248,48 @@ left join lateral (
     limit l.quota
 ) m on true
 
+-- name: claimable_keys
+-- Keys of due messages, up to so many of each lane, whose head could be claimed now, and whether a lane may have more.
+with lane as materialized (
+    select u.*
+    from unnest(:queues::text[], :priorities::smallint[], :ttls::float8[], :held_by_dead::boolean[])
+         with ordinality as u (queue, priority, ttl, held_by_dead, n)
+    where not exists (select from {table} p
+                      where p.queue = '$paused' and p.timer_id = u.queue and p.acquired_token is not null)
+), due as materialized (
+    select l.n, m.key, m.is_free
+    from lane l
+    cross join lateral (
+        select o.key, o.acquired_token is null or o.acquired_at < now() - make_interval(secs => l.ttl)
+                      or o.acquired_token = any (:unheard::uuid[]) as is_free
+        from {table} o
+        where o.queue = l.queue and o.priority = l.priority and o.key is not null and o.next_attempt_at <= now()
+        order by o.queue, o.priority, o.next_attempt_at, o.id
+        limit :most::int
+    ) m
+)
+select d.n, null::text as key, null::smallint as priority, count(*) >= :most::int as has_more
+from due d
+group by d.n
+union all
+select k.n, k.key, h.priority, false
+from (select distinct d.n, d.key from due d where d.is_free) k
+join lane l on l.n = k.n
+cross join lateral (
+    select h.priority, h.next_attempt_at, h.acquired_token, h.acquired_at
+    from {table} h
+    where h.queue = l.queue and h.key = k.key
+      and (h.deliveries_count > 0 or h.last_attempt_at is not null or h.next_attempt_at <= now())
+    order by h.queue, h.key, h.id
+    limit 1
+) h
+where h.next_attempt_at <= now()
+  and (h.acquired_token is null or h.acquired_at < now() - make_interval(secs => l.ttl)
+       or h.acquired_token = any (:unheard::uuid[]))
+  /*if dead*/
+  and not (l.held_by_dead and exists (select from {dead} d where d.queue = l.queue and d.key = k.key))
+  /*end*/
+
 -- name: walk_keys
 -- The next keys of a queue in key order after a given one, each with whether its head could be claimed now.
 with recursive step (key, n) as (
@@ -255,6 +297,8 @@ with recursive step (key, n) as (
         select o.key, 1
         from {table} o
         where o.queue = :queue and o.key is not null and o.key > :after
+          and not exists (select from {table} p
+                          where p.queue = '$paused' and p.timer_id = :queue and p.acquired_token is not null)
         order by o.queue, o.key, o.id
         limit 1
     )
@@ -269,7 +313,12 @@ with recursive step (key, n) as (
     from step s
     where s.key is not null and s.n < :keys
 )
-select s.key, coalesce(h.claimable, false), h.priority
+select s.key,
+       coalesce(h.claimable, false)
+       /*if dead*/
+       and not (:held_by_dead::boolean and exists (select from {dead} d where d.queue = :queue and d.key = s.key))
+       /*end*/,
+       h.priority
 from step s
 left join lateral (
     select h.priority, h.next_attempt_at <= now()

@@ -67,6 +67,19 @@ def keys(*names: str, token: UUID = TOKEN, run: int = 2, held_by_dead: bool = Fa
     }
 
 
+def heads(*names: tuple[str, int], most: int = 100, held_by_dead: bool = True) -> dict[str, Any]:
+    """Values of `claimable_keys` for lanes of a queue and a priority."""
+    many = len(names)
+    return {
+        "queues": [queue for queue, _ in names],
+        "priorities": [priority for _, priority in names],
+        "ttls": [TTL] * many,
+        "held_by_dead": [held_by_dead] * many,
+        "most": most,
+        "unheard": [],
+    }
+
+
 def held(*numbers: int, token: UUID = TOKEN, **each: Any) -> dict[str, Any]:
     """Values of what settles messages."""
     return {"ids": list(numbers), "tokens": [token] * len(numbers)} | {

@@ -14,6 +14,7 @@ from tests.broker.statement_values import (
     SETTLING,
     TOKEN,
     TTL,
+    heads,
     held,
     keys,
     lanes,
@@ -174,7 +175,8 @@ async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) 
     await two.ask("claim_keys", **keys("a", run=1))
     await two.ask("settle_retry", **held(1, delays=200.0, attempts=attempt))
     await two.advance(passed)
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, unheard=[])
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
+    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
     await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN))
     await two.compare()
 
@@ -182,7 +184,8 @@ async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) 
 async def test_a_timer_that_was_never_begun_does_not_hold_its_key(two: Two) -> None:
     await publish(two, 1, key="a", due_in=200.0)
     await publish(two, 2, key="a")
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, unheard=[])
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
+    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
     await two.ask("claim_keys", **keys("a"))
     await two.compare()
 
@@ -213,7 +216,26 @@ async def test_keys_are_walked_in_order(two: Two, after: str) -> None:
     await publish(two, 4, key="d")
     await two.ask("claim_keys", **keys("d"))
     for most in (1, 2, 10):
-        await two.ask("walk_keys", queue="orders", after=after, keys=most, ttl=TTL, unheard=[])
+        await two.ask("walk_keys", queue="orders", after=after, keys=most, ttl=TTL, held_by_dead=True, unheard=[])
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10])
+async def test_keys_are_found_by_due_time_up_to_so_many_messages(two: Two, most: int) -> None:
+    await publish(two, 1, 2, key="b", due_at=-10.0)
+    await publish(two, 3, key="c", due_in=200.0)
+    await publish(two, 4, key="a", priority=4, due_at=-20.0)
+    await publish(two, 5, key="d", due_at=-30.0)
+    await two.ask("claim_keys", **keys("d"))
+    await two.ask("claimable_keys", **heads(("orders", 0), ("orders", 4), ("nothing", 0), most=most))
+
+
+@pytest.mark.parametrize("held_by_dead", [False, True], ids=["continue", "block"])
+async def test_a_key_that_a_dead_letter_holds_is_found_where_it_may_go_on(two: Two, *, held_by_dead: bool) -> None:
+    await publish(two, 1, 2, key="a")
+    await two.ask("claim_keys", **keys("a", run=1))
+    await two.ask("settle_dead", **held(1, **DEATH))
+    await two.ask("claimable_keys", **heads(("orders", 0), held_by_dead=held_by_dead))
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=held_by_dead, unheard=[])
 
 
 async def test_a_survey_tells_priorities_and_kinds(two: Two) -> None:
@@ -262,6 +284,8 @@ async def test_a_paused_queue_is_not_claimed_from(two: Two) -> None:
         await two.ask(name, **({} if name == "paused" else {"queue": "orders"}))
     await two.ask("claim", **lanes(("orders", 0)))
     await two.ask("claim_keys", **keys("a"))
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
+    await two.ask("claimable_keys", **heads(("orders", 0)))
     await two.ask("unprocessed_of_queue", queue="orders", limit=10)
     await two.compare()
 
@@ -327,7 +351,8 @@ async def look(two: Two) -> None:
     """Every question that changes nothing."""
     both = [("orders", 0), ("other", 0), ("orders", 3)]
     await two.ask("find_keys", **places(*both, quota=3))
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, unheard=[])
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
+    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
     await two.ask("survey", queues=["orders", "other"])
     await two.ask("unprocessed_of_queue", queue="orders", limit=3)
     await two.ask(

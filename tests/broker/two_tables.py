@@ -24,8 +24,8 @@ FILES = {
         "unprocessed", "unprocessed_of_queue",
     ),
     "claim": (
-        "claim", "claim_found", "claimable", "claim_keys", "find_keys", "walk_keys", "head_of_key", "exists",
-        "set_apart", "survey", "next_due",
+        "claim", "claim_found", "claimable", "claim_keys", "find_keys", "claimable_keys", "walk_keys", "head_of_key",
+        "exists", "set_apart", "survey", "next_due",
     ),
     "settle": (
         "settle_done", "settle_retry", "settle_release", "settle_dead", "settle_parked", "renew", "remains",
@@ -40,6 +40,7 @@ FILE_OF = {name: file for file, names in FILES.items() for name in names}
 IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys(
     (
         "survey",
+        "claimable_keys",
         "walk_keys",
         "next_due",
         "paused",

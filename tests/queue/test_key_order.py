@@ -174,7 +174,7 @@ class TestOneAtATime:
         await rig.put("other", key="other")
         await eventually(lambda: b"other" in running)
         sent.clear()
-        await eventually(lambda: sent.count("walk_keys") > 3, message="the other client has looked several times")
+        await eventually(lambda: sent.count("claimable_keys") > 3, message="the other client has looked several times")
         before = running.count(b"late")
         finish.set()
         await eventually(rig.is_empty)

@@ -17,7 +17,7 @@ from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
-SCANS = ("survey", "walk_keys", "next_due", "claimable")
+SCANS = ("survey", "claimable_keys", "walk_keys", "next_due", "claimable")
 
 
 async def handle(claim: Claim) -> Done:

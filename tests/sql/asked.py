@@ -106,8 +106,11 @@ def rounds(state: State) -> Iterator[Question]:
     # A key that this process did not hold last is searched for a lease of somebody else's.
     by_key = _indexes(state, "key_idx", "pkey", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_keys", _runs([None] * RUNS), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
-    walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL, "unheard": []}
-    yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx"), WINDOW)
+    walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL, "held_by_dead": True, "unheard": []}
+    yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx", "timer_id_uq"), WINDOW)
+    lane = {"queues": ["ledger", "nothing"], "priorities": [0, 0], "ttls": [TTL] * 2, "held_by_dead": [True] * 2}
+    seen = _indexes(state, "key_due_idx", "key_idx", "timer_id_uq")
+    yield Question("claim", "claimable_keys", lane | {"most": WINDOW, "unheard": []}, seen, WINDOW)
     below = {
         **{"queues": ["orders", "nothing"], "priorities": [0, 0], "from_ats": [BEGINNING] * 2, "from_ids": [0, 0]},
         **{"to_ats": [datetime.now(UTC)] * 2, "to_ids": [0, 0], "ttls": [TTL] * 2, "most": WINDOW, "unheard": []},
@@ -134,4 +137,4 @@ STEADY = (
     "renew",
     "cancel_timer",
 )
-SLOW = ("claim", "claim_keys", "walk_keys", "claimable", "survey", "unprocessed_of_queue")
+SLOW = ("claim", "claim_keys", "claimable_keys", "walk_keys", "claimable", "survey", "unprocessed_of_queue")
