@@ -34,7 +34,7 @@ from faststream_outbox.schema.names import Names, quoted_name, schema_map_of
 from faststream_outbox.service import Service
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.isolation import Isolation, begin
-from faststream_outbox.sql.through import AnySession, Rows, through
+from faststream_outbox.sql.through import AnySession, Rows, Through, through
 from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
 from faststream_outbox.uncertain import Fate, commit
 from faststream_outbox.wakeup import NotifyMode
@@ -47,6 +47,9 @@ logger = logging.getLogger("faststream_outbox")
 
 LOCK_SECONDS = 0.5
 """How long outcomes wait for a row that somebody has locked, before it is set apart and the others go on."""
+
+MOST_AT_ONCE = 500
+"""Messages of a statement in a handler's transaction: for many more, PostgreSQL would keep a plan of another day."""
 
 
 class OutboxClient:
@@ -240,8 +243,7 @@ class OutboxClient:
         left: Sequence[Claim] = claims
         # A renewal at the same moment moves the row away from where it was found: the next statement sees it.
         for _ in range(2):
-            values = _leases(left)
-            ended = {row[0] for row in await opened.fetch(opened.sql("settle", "settle_done"), values)}
+            ended = await _named_in(opened, "settle_within", left)
             left = [claim for claim in left if claim.id not in ended]
             if not left:
                 break
@@ -285,7 +287,7 @@ class OutboxClient:
         messages, also when it takes longer than the lease.
         """
         opened = await through(session, self.table)
-        held = {row[0] for row in await opened.fetch(opened.sql("settle", "lock"), _leases(claims))}
+        held = await _named_in(opened, "lock", claims)
         _refuse_lost([claim for claim in claims if claim.id not in held])
 
     async def begin_within(self, session: AsyncSession, *claims: Claim) -> None:
@@ -337,6 +339,15 @@ class OutboxClient:
 
     def _crashed(self, name: str, error: BaseException) -> None:
         self.events.emit(told.LoopCrashed(name, error))
+
+
+async def _named_in(opened: Through, name: str, claims: Sequence[Claim]) -> set[int]:
+    """The ids that a statement on the application's connection returns of these claims."""
+    found: set[int] = set()
+    for start in range(0, len(claims), MOST_AT_ONCE):
+        values = _leases(claims[start : start + MOST_AT_ONCE])
+        found.update(row[0] for row in await opened.fetch(opened.sql("settle", name), values))
+    return found
 
 
 def _leases(claims: Sequence[Claim]) -> dict[str, list[Any]]:

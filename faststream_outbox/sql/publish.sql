@@ -111,7 +111,11 @@ from unnest(case when to_regclass(:former_index::text) is null then array[:paylo
 -- name: cancel_timer
 -- Deletes a timer that no worker holds.
 delete from {table}
-where queue = :queue and timer_id = :timer_id and acquired_token is null
+where queue = :queue and timer_id = :timer_id::text and acquired_token is null
+  -- Always true, and dear for a planner that does not know the values: so it keeps no plan from when the table was empty.
+  and (select count(*) = 1
+       from generate_series(length(:timer_id::text), length(:timer_id::text)) a
+       cross join generate_series(length(:timer_id::text), length(:timer_id::text)) b)
 returning id
 
 -- name: unprocessed_of_queue

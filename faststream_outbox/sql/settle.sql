@@ -14,8 +14,28 @@ where ctid = any (array(
   and acquired_token = any (:tokens::uuid[])
 returning id
 
+-- name: settle_within
+-- As settle_done, on a connection of the application's: planned each time for the table as it is.
+delete from {table}
+where ctid = any (array(
+    select m.place
+    from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
+    cross join lateral (
+        select o.ctid as place
+        from {table} o
+        where o.id = d.id and o.acquired_token = d.token
+        limit 1
+    ) m
+))
+  and acquired_token = any (:tokens::uuid[])
+  -- Always true, and dear for a planner that does not know the values: so it keeps no plan from when the table was empty.
+  and (select count(*) = 1
+       from generate_series(cardinality(:ids::bigint[]), cardinality(:ids::bigint[])) a
+       cross join generate_series(cardinality(:ids::bigint[]), cardinality(:ids::bigint[])) b)
+returning id
+
 -- name: lock
--- Holds messages whose lease still stands until the transaction ends, and returns their ids.
+-- Holds messages whose lease still stands until the transaction ends, and returns their ids; planned as settle_within.
 select m.id
 from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
 cross join lateral (
@@ -24,6 +44,9 @@ cross join lateral (
     where o.id = d.id and o.acquired_token = d.token
     for update
 ) m
+where (select count(*) = 1
+       from generate_series(cardinality(:ids::bigint[]), cardinality(:ids::bigint[])) a
+       cross join generate_series(cardinality(:ids::bigint[]), cardinality(:ids::bigint[])) b)
 
 -- name: settle_retry
 -- Schedules another attempt of failed messages whose lease still stands, and returns their ids and due times.

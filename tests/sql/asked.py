@@ -87,6 +87,7 @@ def questions(state: State) -> Iterator[Question]:
     settle, keyed = _settled(state), _indexes(state, "pkey", "Tid Scan")
     count = len(settle["ids"])
     yield Question("settle", "settle_done", settle, keyed, count)
+    yield Question("settle", "settle_within", settle, keyed, count)
     yield Question("settle", "lock", settle, _indexes(state, "pkey"), count)
     yield Question("settle", "settle_retry", settle | {"delays": [1.0] * count, "attempts": [1] * count}, keyed, count)
     yield Question("settle", "settle_release", settle | {"uncounted": [1] * count}, keyed, count)
@@ -129,6 +130,7 @@ STEADY = (
     "find_keys",
     "next_due",
     "settle_done",
+    "settle_within",
     "lock",
     "settle_retry",
     "settle_release",
