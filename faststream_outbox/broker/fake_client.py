@@ -195,9 +195,9 @@ class FakeOutboxClient(OutboxClient):
         """Finish messages with the handler's transaction."""
         opened = Opened(session, is_hidden=True)
         if opened.transaction is None:
-            rows = self.tables.answer("settle_done", _leases(claims))
+            rows = self.tables.answer("settle_within", _leases(claims))
         else:
-            rows = opened.transaction.answer(self.tables, "settle_done", _leases(claims), opened.scopes)
+            rows = opened.transaction.answer(self.tables, "settle_within", _leases(claims), opened.scopes)
         ended = {row[0] for row in rows}
         _refuse_lost([claim for claim in claims if claim.id not in ended])
         for claim in claims:

@@ -203,6 +203,8 @@ class ClaimableTables(MemoryTables):
             self.rows.remove(row)
             yield (row.id,)
 
+    _settle_within = _settle_done
+
     def _settle_retry(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for place, row in self._held(values):
             attempt = values["attempts"][place]

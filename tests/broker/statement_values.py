@@ -98,6 +98,7 @@ DEATH: dict[str, Any] = {
 SETTLING: dict[str, dict[str, Any]] = {
     "lock": {},
     "settle_done": {},
+    "settle_within": {},
     "settle_retry": {"delays": 200.0, "attempts": 1},
     "settle_release": {"uncounted": 1},
     "settle_dead": DEATH,

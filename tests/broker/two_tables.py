@@ -28,8 +28,8 @@ FILES = {
         "exists", "set_apart", "survey", "next_due",
     ),
     "settle": (
-        "settle_done", "settle_retry", "settle_release", "settle_dead", "settle_parked", "renew", "remains",
-        "lock",
+        "settle_done", "settle_within", "settle_retry", "settle_release", "settle_dead", "settle_parked", "renew",
+        "remains", "lock",
     ),
     "control": ("pause", "resume", "paused", "queues", "known_queue"),
     "dead": ("count_dead", "group_dead"),
