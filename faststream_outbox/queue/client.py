@@ -124,7 +124,7 @@ class OutboxClient:
         )
         renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
         self.listener = Listener(listen_wire, self.names, self.events, self._hinted, self.wakeups.sender)
-        self._watcher = Watcher(self._last_id, self._poke, self._not_watching)
+        self._watcher = Watcher(self._last_id, self._poke, self._not_watching, lambda: self.listener.is_hearing)
         loops: list[tuple[str, Callable[[], Any]]] = [
             ("outbox claimer", self.claimer.run),
             ("outbox scanner", scanner.run),

@@ -83,6 +83,10 @@ class Intake:
         """Look from the beginning as soon as that is allowed again."""
         self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
 
+    def joins_scan(self, now: float) -> bool:
+        """Whether a look that takes place now may stand for the next one of this worker."""
+        return self.earliest_scan <= now and self.scan_at - now <= self._interval / 2
+
     def hint(self, hint: Hint, now: float) -> None:
         """Somebody published, released or resumed."""
         if hint.queue is not None and hint.queue not in self.queues:

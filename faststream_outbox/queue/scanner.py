@@ -42,7 +42,11 @@ class Scanner:
             self._wake.set()
 
     def _late(self, now: float) -> list[Intake]:
-        return [intake for intake in self._claimer.open().values() if intake.scan_at <= now]
+        """Whose look is due, and with them those whose look would be soon: one look is enough for all."""
+        intakes = self._claimer.open().values()
+        if not any(intake.scan_at <= now for intake in intakes):
+            return []
+        return [intake for intake in intakes if intake.scan_at <= now or intake.joins_scan(now)]
 
     def _unknown(self) -> list[Lane]:
         lanes = (lane for intake in self._claimer.open().values() for lane in intake.lanes.values())

@@ -4,7 +4,8 @@ Bare connections, raw drivers and other languages send no hint. Reading the sequ
 touches no table and takes a tenth of a millisecond, so one watcher per process reads it every few
 milliseconds while ids are drawn that no hint explains, and seldom when not. Ids that hints have accounted for need
 no watching. An id is drawn when a row is inserted, and the row appears at commit: so after each
-movement the claimers are woken a few times, at growing distances.
+movement the claimers are woken a few times, at growing distances. Where LISTEN hears and everybody who published of
+late has told of it, an idle sequence is read twice a second only.
 """
 
 import asyncio
@@ -16,6 +17,9 @@ from faststream_outbox.service import pause_after
 IDLE_INTERVAL = 0.05
 SLEEPY_INTERVAL = 0.1
 SLEEPY_SECONDS = 30.0
+QUIET_INTERVAL = 0.5
+STRANGER_SECONDS = 600.0
+"""For so long after ids that no hint ever explained, somebody is believed to publish without telling."""
 BUSY_INTERVAL = 0.008
 FIRST_POKE = 0.002
 LONGEST_POKE = 0.025
@@ -31,6 +35,8 @@ class Tide:
     last: int | None = None
     unaccounted: int = 0
     moved_at: float = float("-inf")
+    stranger_at: float = float("-inf")
+    """When ids were last given up that no hint had explained."""
     poke_at: float = field(default=float("inf"))
     distance: float = FIRST_POKE
 
@@ -50,6 +56,8 @@ class Tide:
             self.unaccounted += drawn
             self.moved_at, self.distance = now, FIRST_POKE
             self.poke_at = now
+        if self.unaccounted > 0 and now - self.moved_at > POKING_SECONDS:
+            self.stranger_at = now
         if self.unaccounted <= 0 or now - self.moved_at > POKING_SECONDS:
             # Accounts may drift, by rollbacks or by hints that overtake a reading: they start afresh.
             self.unaccounted = min(self.unaccounted, 0) if now - self.moved_at <= POKING_SECONDS else 0
@@ -61,10 +69,10 @@ class Tide:
         self.distance = min(self.distance * 2, LONGEST_POKE)
         return True
 
-    def pause(self, now: float) -> float:
-        """Seconds until the next reading."""
+    def pause(self, now: float, *, hears: bool = False) -> float:
+        """Seconds until the next reading; `hears` says that hints of other processes arrive."""
         if now - self.moved_at > SLEEPY_SECONDS:
-            return SLEEPY_INTERVAL
+            return QUIET_INTERVAL if hears and now - self.stranger_at > STRANGER_SECONDS else SLEEPY_INTERVAL
         if self.unaccounted <= 0 or now - self.moved_at > POKING_SECONDS:
             return IDLE_INTERVAL
         return min(BUSY_INTERVAL, max(FIRST_POKE, self.poke_at - now))
@@ -78,10 +86,12 @@ class Watcher:
         read: Callable[[], Awaitable[int | None]],
         poke: Callable[[], None],
         failed: Callable[[Exception], None],
+        hears: Callable[[], bool] = lambda: False,
     ) -> None:
         self._read = read
         self._poke = poke
         self._failed = failed
+        self._hears = hears
         self.tide = Tide()
 
     async def run(self) -> None:
@@ -101,4 +111,4 @@ class Watcher:
             now = loop.time()
             if self.tide.read(value, now):
                 self._poke()
-            await asyncio.sleep(self.tide.pause(now))
+            await asyncio.sleep(self.tide.pause(now, hears=self._hears()))

@@ -144,3 +144,29 @@ async def test_what_is_released_comes_again_at_once(rig: Rig) -> None:
     await rig.work(release_once)
     await rig.put("a")
     await rig.witness.wait(told.Handled)
+
+
+async def test_one_look_serves_all_who_would_look_soon(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    fetch = Wire.fetch
+
+    async def noted(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+        if statement.name == "survey":
+            asked.append(sorted(values["queues"]))
+        return await fetch(wire, statement, values)
+
+    monkeypatch.setattr(Wire, "fetch", noted)
+    client = rig.another_client(watch=False, listen=False)
+    queues = [f"q{number}" for number in range(20)]
+    workers = [await rig.work(handle, queue, client=client) for queue in queues]
+    intakes = [client.claimer.open()[worker] for worker in workers]
+    await eventually(lambda: all(intake.earliest_scan for intake in intakes))
+    now = asyncio.get_running_loop().time()
+    asked.clear()
+    for number, intake in enumerate(intakes):
+        # The last one has just looked, and will not for long.
+        intake.earliest_scan, intake.scan_at = 0.0, now + (number * 10 if number < 19 else 3600)
+    client.claimer.wake()
+    await eventually(lambda: asked)
+    await eventually(lambda: all(intake.scan_at > now + 2000 for intake in intakes))
+    assert asked == [sorted(queues[:-1])]

@@ -10,7 +10,9 @@ from faststream_outbox.wakeup.watcher import (
     IDLE_INTERVAL,
     LONGEST_POKE,
     POKING_SECONDS,
+    QUIET_INTERVAL,
     SLEEPY_INTERVAL,
+    STRANGER_SECONDS,
     Tide,
     Watcher,
 )
@@ -83,6 +85,23 @@ def test_idle_sequence_is_read_seldom(moved_at: float, interval: float) -> None:
     reads, pokes = _readings(Tide(last=5, moved_at=moved_at), 5, until=10.0)
     assert reads == pytest.approx(10.0 / interval, abs=2)
     assert pokes == 0
+
+
+def test_quiet_sequence_is_read_twice_a_second_where_everybody_tells() -> None:
+    tide = Tide(last=5)
+    assert tide.pause(0.0, hears=True) == QUIET_INTERVAL
+    tide.read(6, 100.0)
+    tide.account(1)
+    tide.read(6, 200.0)
+    assert tide.pause(200.0, hears=True) == QUIET_INTERVAL
+
+
+def test_sequence_is_read_more_often_after_ids_that_nobody_explained() -> None:
+    tide = Tide(last=5)
+    tide.read(6, 100.0)
+    tide.read(6, 102.0)
+    assert tide.pause(200.0, hears=True) == SLEEPY_INTERVAL
+    assert tide.pause(102.0 + STRANGER_SECONDS + 1, hears=True) == QUIET_INTERVAL
 
 
 def test_one_stray_id_wakes_often_at_first_and_then_no_more() -> None:
