@@ -64,6 +64,9 @@ class Reader(Settling):
         """Become a member, without a share yet."""
         if self.holding.fixed is None and await self.holding.heartbeat():
             await self.client.call()
+        if self.options.start != "earliest":
+            # Makes the group: what is published from now on lies behind its place.
+            await self.holding.seen()
 
     async def join(self) -> None:
         """Become a member, and take a share."""
