@@ -7,8 +7,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# One more than two cores: tests wait for one another's events.
-WORKERS ?= 3
+# More than two cores: tests wait for one another's events.
+WORKERS ?= 4
 TESTS ?= tests
 ARGS ?=
 KEEP ?=
@@ -24,18 +24,27 @@ DEMO := $(VENV)/.demo-installed
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 FAST := not slow and not faults and not soak
 # Left out of test-fast, unless TESTS names it: what is seldom touched, and what repeats promises from the outside.
-SELDOM := bench docs metrics schema seeds broker/conformance broker/forwarding broker/topics
+SELDOM := bench docs metrics schema contract relay rights pgbouncer broker/conformance broker/forwarding broker/topics cli dashboard deploy doctor health
 QUICK ?= $(if $(filter tests,$(TESTS)),$(SELDOM:%=--ignore=tests/%))
 # What may differ on another server: tables, statements and their plans.
-OF_THE_SERVER := tests/schema tests/sql
-# What may differ there, and on another Python: what the engines make of answers, of event loops, of cancellation.
-OF_THE_ENGINES := tests/publish tests/queue tests/log tests/wakeup tests/events tests/outcomes tests/broker \
-	tests/pgbouncer --ignore=tests/broker/topics
+OF_THE_SERVER := tests/schema tests/sql tests/connections tests/doctor
+# What may differ with Python, SQLAlchemy and the drivers: what is sent, what is made of the answers, event loops,
+# cancellation, FastStream's signatures. Every module of the engines runs there, and those of their promises that are
+# about these things, or about what a server calls visible; the others are about schedules.
+OF_THE_DRIVERS := bounds cancelling corners_of_loops drivers duplicates event_loops gaps handler_timeout hostile_rows \
+	isolation names outage panics settle_within stop two_phase
+PROMISES := $(wildcard tests/queue/promises/test_*.py tests/log/promises/test_*.py)
+OF_SCHEDULES := $(filter-out $(OF_THE_DRIVERS:%=tests/queue/promises/test_%.py) $(OF_THE_DRIVERS:%=tests/log/promises/test_%.py),$(PROMISES))
+OF_THE_OLDEST := tests/publish tests/queue tests/log tests/wakeup tests/broker tests/testing tests/pgbouncer \
+	--ignore=tests/queue/planning --ignore=tests/broker/topics --ignore=tests/broker/conformance \
+	$(OF_SCHEDULES:%=--ignore=%)
 # The oldest server that is supported comes from Debian, where that has it: the core of both engines.
-OF_THE_CORE := tests/schema/test_check.py tests/schema/test_tables.py tests/schema/test_log_tables.py \
-	tests/publish/test_contract.py tests/queue/test_worker.py tests/queue/test_keys.py \
-	tests/log/test_append.py tests/log/test_consuming.py
+OF_THE_CORE := tests/sql/test_sql.py tests/schema/test_check.py tests/schema/test_tables.py tests/schema/test_log_tables.py \
+	tests/publish/promises/test_contract.py tests/queue/test_worker.py tests/queue/planning/test_keys.py \
+	tests/log/test_append.py tests/log/test_consumer.py
 VENV_313 := .venv-3.13
+VENV_OLDEST := .venv-oldest
+OLDEST ?=
 
 # A pyenv shim is found on PATH even when it leads nowhere, hence the trial run.
 FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.13.*/bin/python3.13; do \
@@ -43,7 +52,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-all lint format types bench soak docs
+.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-all lint format types bench soak docs
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -66,9 +75,12 @@ test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where i
 	@if [ -x /usr/lib/postgresql/15/bin/postgres ]; then OUTBOX_TEST_PG=15 $(PYTEST) -m "$(FAST)" $(OF_THE_CORE) $(ARGS); \
 	else echo "no PostgreSQL 15 here (apt-get install postgresql-15): its pass is left out"; fi
 
-test-pg16: $(DEV) ## what depends on the server or on Python, on PostgreSQL 16
+test-pg16: ## what depends on the server, the language, SQLAlchemy or a driver, on PostgreSQL 16 and with the oldest
+	@$(MAKE) --no-print-directory test-oldest VENV=$(VENV_OLDEST) OLDEST=1
+
+test-oldest: $(DEV)
 	OUTBOX_TEST_PG=16 $(PYTEST) -m "not soak" $(OF_THE_SERVER) $(ARGS)
-	OUTBOX_TEST_PG=16 $(PYTEST) -m "$(FAST)" $(OF_THE_ENGINES) $(ARGS)
+	OUTBOX_TEST_PG=16 $(PYTEST) -m "$(FAST)" $(OF_THE_OLDEST) $(ARGS)
 
 lint: $(DEV) ## style, formatting, layers
 	$(BIN)/ruff check .
@@ -91,9 +103,13 @@ soak: $(DEV) ## the tests that run for minutes
 docs: $(DEV) ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+$(DEV): pyproject.toml constraints.txt constraints-oldest.txt | $(BIN)/python
 	@echo "installing the development environment into $(VENV) (once, about two minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@cp constraints.txt $(VENV)/constraints.txt
+	@if [ -n "$(OLDEST)" ]; then \
+		sed 's/==.*//; /^#/d; s/^/^/; s/$$/==/' constraints-oldest.txt | grep -vif - constraints.txt >$(VENV)/constraints.txt; \
+		cat constraints-oldest.txt >>$(VENV)/constraints.txt; fi
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev]'
 	@touch $@
 
 $(DEMO): pyproject.toml constraints.txt | $(BIN)/python

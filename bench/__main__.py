@@ -1,8 +1,8 @@
 """`python -m bench`: every scenario and every peer in one run, as ratios, with a report and plots.
 
 Rounds are interleaved: each scenario asks all of its entries in turn, then again, beginning with another one. A run of
-everything writes `docs/performance/results.json` and the plots beside it, and puts its tables into
-`docs/performance.md`; a run of a part (`--only drain`) leaves those alone, unless it is to `--update` them.
+everything writes `docs/performance/results.json` and the plots beside it, and puts its tables into `bench/README.md`
+and `docs/performance.md`; a run of a part (`--only drain`) leaves those alone, unless it is to `--update` them.
 """
 
 import argparse

@@ -19,7 +19,7 @@ from bench.stage import Stage, stage
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
-from faststream_outbox.queue.pause import pause, resume
+from faststream_outbox.queue.admin.pause import pause, resume
 
 DUE = "now() - interval '1 hour'"
 LATER = "now() + interval '1 day'"
@@ -151,16 +151,31 @@ async def snapshot(made: Stage, *, crowded: bool) -> float:
 
 
 async def deep(made: Stage, *, crowded: bool) -> float:
-    """Seconds for 20 keys of 1,000 with handlers of 2 ms, by one client with 10 hands or by two."""
-    tally = Tally(20_000)
+    """Seconds for 20 keys of 200 with handlers of 10 ms, by one client with 4 executors or by two of them.
+
+    Slow enough that the handlers are the limit, and not the processor that all share here.
+    """
+    tally = Tally(4_000)
 
     async def handle(claim: Claim) -> Outcome:
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.01)
         return await tally(claim)
 
-    await fill(made, 20, 1000)
+    await fill(made, 20, 200)
     began = time.perf_counter()
     async with working(made, handle, clients=2 if crowded else 1, max_workers=4, fetch_batch_size=10):
+        await tally.done.wait()
+    return time.perf_counter() - began
+
+
+async def timers(made: Stage, *, crowded: bool) -> float:
+    """Seconds for 100 messages of each of 20 keys, alone or behind 2,000 timers of each that wait."""
+    if crowded:
+        await fill(made, 20, 2000, LATER)
+    await fill(made, 20, 100)
+    tally = Tally(2000)
+    began = time.perf_counter()
+    async with working(made, tally):
         await tally.done.wait()
     return time.perf_counter() - began
 
@@ -172,6 +187,7 @@ CASES: dict[str, Case] = {
     "neighbour": neighbour,
     "snapshot": snapshot,
     "deep": deep,
+    "timers": timers,
 }
 
 

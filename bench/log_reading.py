@@ -14,7 +14,7 @@ import asyncpg
 
 from bench.log_stage import LogStage
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.slots import prefix_of
+from faststream_outbox.log.sharing.slots import prefix_of
 from faststream_outbox.sql import statements
 
 _FETCH = """
@@ -132,7 +132,7 @@ async def by_psycopg(stage: LogStage, outbox: Outbox, messages: int, batch: int)
 
 async def fetch_times(outbox: Outbox, messages: int, batch: int, times: int) -> list[float]:
     """Seconds that the library's fetch of a batch takes, from places all over the log."""
-    wire = outbox.client.wire
+    connection = outbox.client.connection
     sql = statements("log", outbox.client.names)["fetch"]
     seconds = []
     for number in range(times):
@@ -147,7 +147,7 @@ async def fetch_times(outbox: Outbox, messages: int, batch: int, times: int) -> 
             "limit": batch,
         }
         began = perf_counter()
-        rows = await wire.fetch(sql, values)
+        rows = await connection.fetch(sql, values)
         seconds.append(perf_counter() - began)
         assert len(rows) == batch
     return sorted(seconds)

@@ -1,20 +1,23 @@
-"""The page of results: `docs/performance.md` is written by hand but for what stands between its marks.
+"""The pages of results, `bench/README.md` and `docs/performance.md`: written by hand but for what is between marks.
 
-`<!-- begin: run -->` … `<!-- end: run -->`, and the same for `targets` and `results`, are replaced by a run of
-everything, `profile` by `python -m bench.profile --write`; `python -m bench.page` does it again from
+`<!-- begin: run -->` … `<!-- end: run -->`, and the same for `targets`, `results` and `expected`, are replaced by a run
+of everything, `profile` by `python -m bench.profile --write`; `python -m bench.page` does it again from
 `docs/performance/results.json`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from bench.expected import expected
 from bench.peer import ROOT
 from bench.scenario import Found, Scenario
 from bench.scenarios import SCENARIOS
 from bench.table import facts_of, lines, targets
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "bench" / "README.md"
+USERS_PAGE = ROOT / "docs" / "performance.md"
 REPORT = ROOT / "docs" / "performance"
 
 
@@ -33,20 +36,21 @@ def loaded(saved: Mapping[str, Any]) -> tuple[list[Scenario], dict[str, list[Fou
 
 
 def rewrite(saved: Mapping[str, Any]) -> None:
-    """Put a run's numbers into the page."""
+    """Put a run's numbers into the pages."""
     shown, results = loaded(saved)
-    put("run", facts_of(dict(saved)))
-    put("targets", targets(results))
-    put("results", [line for scenario in shown for line in lines(scenario, results[scenario.name])])
+    put(PAGE, "run", facts_of(dict(saved)))
+    put(PAGE, "targets", targets(results))
+    put(PAGE, "results", [line for scenario in shown for line in lines(scenario, results[scenario.name])])
+    put(USERS_PAGE, "expected", expected(results))
 
 
-def put(name: str, content: Sequence[str]) -> None:
-    """Replace what stands between the marks of this name."""
-    before, begin, rest = PAGE.read_text().partition(f"<!-- begin: {name} -->\n")
+def put(page: Path, name: str, content: Sequence[str]) -> None:
+    """Replace what stands between the marks of this name on a page."""
+    before, begin, rest = page.read_text().partition(f"<!-- begin: {name} -->\n")
     _, end, after = rest.partition(f"<!-- end: {name} -->")
     if end:
         body = "\n".join(content).strip()
-        PAGE.write_text(f"{before}{begin}\n{body}\n\n{end}{after}")
+        page.write_text(f"{before}{begin}\n{body}\n\n{end}{after}")
 
 
 if __name__ == "__main__":

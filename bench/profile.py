@@ -15,7 +15,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from bench.page import put
+from bench.page import PAGE, put
 from bench.peer import HOME
 from bench.stage import SETTINGS
 from faststream_outbox.testing.postgres import PostgresServer
@@ -160,7 +160,7 @@ async def main(server: PostgresServer, messages: int) -> list[str]:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(prog="bench.profile")
     options.add_argument("--messages", type=int, default=40_000)
-    options.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    options.add_argument("--write", action="store_true", help="put the table into bench/README.md")
     chosen = options.parse_args()
     # The access log is written, and not read.
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
@@ -171,4 +171,4 @@ if __name__ == "__main__":
     os.dup2(kept, 1)
     print("\n".join(found))
     if chosen.write:
-        put("profile", found)
+        put(PAGE, "profile", found)

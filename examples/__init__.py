@@ -1,1 +1,1 @@
-"""Programs to copy from: `shop` is an application, and `demo` (`make demo`) shows it at work."""
+"""Programs to copy from: `shop` is an application, `demo` (`make demo`) shows it at work, `shards` is two databases."""

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
         OutboxRoute,
         OutboxRoutePublisher,
         OutboxRouter,
-        TestOutboxBroker,
     )
     from faststream_outbox.envelope import Envelope, TimerConflict
     from faststream_outbox.events.recorder import MetricsRecorder
+    from faststream_outbox.inbox import Inbox, Receipt, SyncInbox, SyncReceipt
+    from faststream_outbox.janitor import Retention
     from faststream_outbox.outcomes.retry import (
         ConstantRetry,
         ExponentialRetry,
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     )
     from faststream_outbox.schema import (
         make_dlq_table,
+        make_inbox_table,
         make_outbox_table,
         outbox_autovacuum_ddl,
         outbox_autovacuum_rollback_ddl,
     )
+    from faststream_outbox.testing import TestOutboxBroker
 
 __version__ = "1.0.0.dev0"
 # Written here and not read from what is installed: a checkout on the path is right about itself too.
@@ -42,6 +45,7 @@ _HOMES = {
     "ConstantRetry": "outcomes.retry",
     "Envelope": "envelope",
     "ExponentialRetry": "outcomes.retry",
+    "Inbox": "inbox",
     "LinearRetry": "outcomes.retry",
     "MetricsRecorder": "events.recorder",
     "NoRetry": "outcomes.retry",
@@ -53,10 +57,15 @@ _HOMES = {
     "OutboxRoute": "broker",
     "OutboxRoutePublisher": "broker",
     "OutboxRouter": "broker",
+    "Receipt": "inbox",
+    "Retention": "janitor",
     "RetryStrategyProto": "outcomes.retry",
-    "TestOutboxBroker": "broker",
+    "SyncInbox": "inbox",
+    "SyncReceipt": "inbox",
+    "TestOutboxBroker": "testing",
     "TimerConflict": "envelope",
     "make_dlq_table": "schema",
+    "make_inbox_table": "schema",
     "make_outbox_table": "schema",
     "outbox_autovacuum_ddl": "schema",
     "outbox_autovacuum_rollback_ddl": "schema",
@@ -66,6 +75,7 @@ __all__ = [
     "ConstantRetry",
     "Envelope",
     "ExponentialRetry",
+    "Inbox",
     "LinearRetry",
     "MetricsRecorder",
     "NoRetry",
@@ -77,10 +87,15 @@ __all__ = [
     "OutboxRoute",
     "OutboxRoutePublisher",
     "OutboxRouter",
+    "Receipt",
+    "Retention",
     "RetryStrategyProto",
+    "SyncInbox",
+    "SyncReceipt",
     "TestOutboxBroker",
     "TimerConflict",
     "make_dlq_table",
+    "make_inbox_table",
     "make_outbox_table",
     "outbox_autovacuum_ddl",
     "outbox_autovacuum_rollback_ddl",

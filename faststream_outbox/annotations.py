@@ -5,23 +5,26 @@ than all the rest of handling a message; use `Context` from here for your own.
 """
 
 from logging import Logger as StandardLogger
-from typing import Annotated, Any
+from typing import Annotated, NoReturn
 
-from faststream.context import Context as PlainContext
 from faststream.context import ContextRepo as Repository
 from faststream.params import NoCast
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker.broker import OutboxBroker as Broker
+from faststream_outbox.broker.context import SESSION, Context
 from faststream_outbox.broker.message import OutboxBatchMessage as BatchMessage
 from faststream_outbox.broker.message import OutboxMessage as Message
-from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.producer import OutboxProducer as Producer
+from faststream_outbox.errors import SessionRequired
+from faststream_outbox.inbox.session import MISSING
+from faststream_outbox.inbox.session import SESSION as INBOX_SESSION
 from faststream_outbox.queue.client import OutboxClient as Client
 
 __all__ = [
     "Context",
     "ContextRepo",
+    "InboxSession",
     "Logger",
     "NoCast",
     "OutboxBatchMessage",
@@ -33,14 +36,11 @@ __all__ = [
 ]
 
 
-class Context(PlainContext):
-    """FastStream's `Context`, resolved without leaving the event loop."""
-
-    async def use(self, /, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # the resolver awaits coroutines
-        """Put the value among the handler's arguments."""
-        return super().use(**kwargs)
+def _refuse() -> NoReturn:
+    raise SessionRequired(MISSING)
 
 
+InboxSession = Annotated[AsyncSession, Context(INBOX_SESSION, initial=_refuse)]
 OutboxMessage = Annotated[Message, Context("message")]
 OutboxBatchMessage = Annotated[BatchMessage, Context("message")]
 OutboxBroker = Annotated[Broker, Context("broker")]

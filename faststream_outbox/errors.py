@@ -34,6 +34,10 @@ class UnknownName(OutboxError, LookupError):
     """Nobody has heard of a queue or a group of this name; the message has the nearest one that is known."""
 
 
+class GroupInUse(OutboxError, RuntimeError):
+    """A group was to be deleted that somebody reads."""
+
+
 class WrongEventLoop(OutboxError, RuntimeError):
     """Workers of one client were started in two event loops that run at the same time."""
 
@@ -50,6 +54,18 @@ class LeaseLost(OutboxError, RuntimeError):
     """The lease of a message ended before its outcome was written; the outcome was not applied."""
 
 
+class MissingMessageId(OutboxError, ValueError):
+    """A message came to an inbox without an id by which its next delivery would be known."""
+
+
+class BeingHandled(OutboxError, RuntimeError):
+    """Another transaction is about the same message right now; it is to come again."""
+
+
+class TransactionEnded(OutboxError, RuntimeError):
+    """A handler ended the transaction of the inbox that its session belongs to, or left it unable to commit."""
+
+
 class CrashLoop(OutboxError, RuntimeError):
     """Processes died again and again while this message ran; kept with the message, never raised."""
 
@@ -62,6 +78,18 @@ class MissingRight(OutboxError, RuntimeError):
 
 class ConnectionUnusable(OutboxError, RuntimeError):
     """A connection of the library's own cannot do what is needed of it, and trying again will not help."""
+
+
+class QuestionTimedOut(OutboxError, TimeoutError):
+    """A question about the tables was given up; says what took so long, and how to give it more time."""
+
+
+class BrokerUnavailable(OutboxError, ConnectionError):
+    """A broker that messages are relayed to did not take one; kept with the message and reported, never raised."""
+
+
+class WrongResults(OutboxError, RuntimeError):
+    """A transport did not answer with one result per message; reported, never raised."""
 
 
 class OutboxWarning(UserWarning):

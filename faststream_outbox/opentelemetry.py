@@ -17,7 +17,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
 
-from faststream_outbox.broker.message import Taken
+from faststream_outbox.broker.message import Received
 from faststream_outbox.broker.middlewares import claims_of
 from faststream_outbox.broker.response import OutboxPublishCommand
 from faststream_outbox.outcomes.failure import Renderer, saying
@@ -51,7 +51,7 @@ class OutboxTelemetrySettingsProvider(TelemetrySettingsProvider[Any, PublishComm
             SIZE_BYTES: sum(len(claim.payload) for claim in claims),
             MESSAGING_DESTINATION_PUBLISH_NAME: self.get_consume_destination_name(msg),
         }
-        if not isinstance(msg.raw_message, Taken):
+        if not isinstance(msg.raw_message, Received):
             attributes[BATCH_COUNT] = len(claims)
         return attributes
 

@@ -1,12 +1,14 @@
 """The start/stop contract of everything that runs in the background.
 
 `start` twice is once, `stop` before `start` does nothing, `stop` awaits what it ends, and a loop
-that crashes is started again with a growing pause and says so. Subclasses write `_loop` (one task's
-whole life); owners call `start` and `stop` and nothing else.
+that crashes is started again with a growing pause and says so. A `Service` is given its loop, one task's
+whole life; owners call `start` and `stop` and nothing else. `retrying` is how a loop tries again what failed. A
+`Pulse` is how it shows that it moves on, so that one which hangs is told from one which has nothing to do.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from time import monotonic
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,10 +18,33 @@ LONGEST_PAUSE = 5.0
 PATIENCE = 3.0
 """Seconds that work which must not be interrupted may still take after a cancellation."""
 
+STUCK_SECONDS = 150.0
+"""A step of a loop takes no longer: it waits for its turn on a shared connection, opens it, and runs a statement."""
+
 
 def pause_after(failures: int) -> float:
     """Seconds to wait after so many failures in a row: 0.05, 0.1, 0.2 … 5."""
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+
+
+async def retrying(
+    work: Callable[[], Awaitable[T]],
+    failed: Callable[[Exception, int], None],
+    *,
+    longest_pause: float = LONGEST_PAUSE,
+) -> T:
+    """Await `work` until it succeeds, with growing pauses between its failures.
+
+    `failed` is called with each, and with how many there were in a row by then; what it raises ends the trying.
+    """
+    failures = 0
+    while True:
+        try:
+            return await work()
+        except Exception as error:  # noqa: BLE001 - reported, and tried again
+            failures += 1
+            failed(error, failures)
+            await asyncio.sleep(min(longest_pause, pause_after(failures)))
 
 
 async def unbroken(work: Coroutine[Any, Any, T], again: Callable[[], Coroutine[Any, Any, T]] | None = None) -> T:
@@ -53,15 +78,52 @@ async def _ended(task: asyncio.Task[Any], until: float) -> None:
             continue
 
 
+class Pulse:
+    """Whether a loop moves on: it beats with each step, and rests while it waits for work."""
+
+    __slots__ = ("_beat_at", "_late_at", "_limit", "beats")
+
+    def __init__(self, limit: float = STUCK_SECONDS) -> None:
+        self._limit = limit
+        self._beat_at = monotonic()
+        self._late_at = float("inf")
+        self.beats = 0
+        """How often it has beaten: one that is late and beats meanwhile is not stuck."""
+
+    def beat(self) -> None:
+        """A step has ended, and another begins."""
+        self.beats += 1
+        self._beat_at = monotonic()
+        self._late_at = self._beat_at + self._limit
+
+    def rest(self, seconds: float = float("inf")) -> None:
+        """There is nothing to do, for so long or until somebody calls."""
+        self.beat()
+        self._late_at += seconds
+
+    def stuck_for(self, now: float) -> float:
+        """Seconds since it moved on, on the clock of `monotonic`, if it should have done so by now; else 0."""
+        return now - self._beat_at if now > self._late_at else 0.0
+
+
 class Service:
     """One background task that outlives its own crashes."""
 
     def __init__(
-        self, name: str, loop: Callable[[], Awaitable[None]], crashed: Callable[[str, BaseException], None]
+        self,
+        name: str,
+        loop: Callable[[], Awaitable[None]],
+        crashed: Callable[[str, BaseException], None],
+        restored: Callable[[str, float], None] = lambda _name, _seconds: None,
+        pulse: Pulse | None = None,
     ) -> None:
         self.name = name
         self._run = loop
         self._crashed = crashed
+        self._restored = restored
+        self.pulse = pulse
+        """Beaten by the loop; None where steps may take as long as they like."""
+        self._crashed_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -101,16 +163,30 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
+            if self.pulse is not None:
+                self.pulse.beat()
+            watching = None if self._crashed_at is None else loop.call_later(LONGEST_PAUSE, self._runs_again)
             try:
                 await self._run()
             except (KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
+                if watching is not None:
+                    watching.cancel()
                 task = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                     raise
                 failures = 1 if loop.time() - began > LONGEST_PAUSE else failures + 1
+                self._crashed_at = loop.time() if self._crashed_at is None else self._crashed_at
                 self._crashed(self.name, error)
                 await asyncio.sleep(pause_after(failures))
             else:
+                if watching is not None:
+                    watching.cancel()
                 return
+
+    def _runs_again(self) -> None:
+        """It has run for longer than any pause after a crash."""
+        if self._crashed_at is not None:
+            seconds, self._crashed_at = asyncio.get_running_loop().time() - self._crashed_at, None
+            self._restored(self.name, seconds)

@@ -2,11 +2,10 @@
 
 A connection that breaks while COMMIT is under way leaves nobody knowing. So the question goes to the server, on a
 connection of the library's own, until it is answered: what the transaction wrote last is there, or it is not; while
-somebody still holds a lock on it, the transaction may yet end either way, and the question is asked again. Used by
+the transaction still holds its locks, it may yet end either way, and the question is asked again. Used by
 both engines, for transactional handlers.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any
@@ -14,10 +13,14 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.errors import LeaseLost
-from faststream_outbox.service import pause_after
+from faststream_outbox.service import retrying
 
 LONGEST_PAUSE = 0.5
 _BROKEN = ("08", "57P")
+
+
+class _StillOpen(Exception):
+    """The transaction may yet end either way."""
 
 
 class Fate(Enum):
@@ -32,7 +35,7 @@ class Fate(Enum):
 async def commit(
     session: AsyncSession, ask: Callable[[], Awaitable[Fate]], tell: Callable[[BaseException], None]
 ) -> None:
-    """Commit, and raise only if that has not come about; errors on the way there are told."""
+    """Commit, and raise only if the transaction was not committed; errors on the way are passed to `tell`."""
     try:
         await session.commit()
     except Exception as error:
@@ -45,7 +48,7 @@ async def commit(
         if fate is Fate.ROLLED_BACK:
             raise
         if fate is Fate.UNKNOWN:
-            msg = "The answer to a COMMIT was lost, and so was the lease: whoever has it now knows what came about."
+            msg = "The answer to a COMMIT was lost, and so was the lease: whoever has it now knows what became of it."
             raise LeaseLost(msg) from error
         tell(error)
     except BaseException:
@@ -54,17 +57,19 @@ async def commit(
 
 
 async def _found_out(ask: Callable[[], Awaitable[Fate]], tell: Callable[[BaseException], None]) -> Fate:
-    tries = 0
-    while True:
-        tries += 1
-        try:
-            fate = await ask()
-        except Exception as error:  # noqa: BLE001 - told, and asked again: nothing may be written before it is known
+    """Ask until there is an answer: nothing may be written before it is known."""
+
+    async def decided() -> Fate:
+        fate = await ask()
+        if fate is Fate.OPEN:
+            raise _StillOpen
+        return fate
+
+    def failed(error: Exception, _: int) -> None:
+        if not isinstance(error, _StillOpen):
             tell(error)
-        else:
-            if fate is not Fate.OPEN:
-                return fate
-        await asyncio.sleep(min(LONGEST_PAUSE, pause_after(tries)))
+
+    return await retrying(decided, failed, longest_pause=LONGEST_PAUSE)
 
 
 def is_answered(error: BaseException) -> bool:

@@ -17,11 +17,11 @@ def case(what: object) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        error.add_note(f"case: {_told(what)}")
+        error.add_note(f"case: {_report(what)}")
         raise
 
 
-def _told(what: object) -> str:
+def _report(what: object) -> str:
     try:
         return ascii(what)[:200]
     except Exception as error:

@@ -4,7 +4,8 @@ Tests of two workers share no server, because everybody's snapshots, locks and t
 everybody's business there: a transaction that one test holds open keeps dead rows on the pages of another.
 
 `OUTBOX_TEST_DSN` replaces the private server by one of yours (databases `outbox_test_*` are dropped
-and created there); `OUTBOX_TEST_PG=16` picks the version of the private one.
+and created there); `OUTBOX_TEST_PG=16` picks the version of the private one. Brokers are in `tests/servers`; a part
+that is not installed is skipped, or a failure with `OUTBOX_TEST_REQUIRE=1`.
 """
 
 import os
@@ -19,7 +20,11 @@ from sqlalchemy import URL, Engine, MetaData, Table, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox.testing.postgres import PostgresServer
+from tests.servers.fixtures import amqp, kafka_address, nats, nats_server, rabbit_server, redis_server, sqs_url
+from tests.servers.missing import missing
 from tests.tables import existing
+
+__all__ = ["amqp", "kafka_address", "nats", "nats_server", "rabbit_server", "redis_server", "sqs_url"]
 
 # fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands.
 # Autovacuum would come at any time, hold a snapshot, and teach the planner about a test's tables.
@@ -35,11 +40,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if shutil.which("pgbouncer") is None:
-        for item in items:
-            if item.get_closest_marker("pgbouncer"):
-                item.add_marker(pytest.mark.skip(reason="no pgbouncer: apt-get install pgbouncer"))
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("pgbouncer") and shutil.which("pgbouncer") is None:
+        missing("no pgbouncer: apt-get install pgbouncer")
 
 
 @pytest.fixture(scope="session")

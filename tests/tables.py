@@ -4,9 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import Connection, Engine, Table, text
+from sqlalchemy import Engine, Table, text
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.schema import CreateIndex, CreateTable, sort_tables
 
+DIALECT = PGDialect_psycopg()
 PATIENCE = "20s"
 """How long the tables' locks are waited for: whoever holds one that long will not let go."""
 
@@ -22,11 +25,11 @@ def existing(table: Table, engine: Engine, *, patience: str = PATIENCE) -> Itera
 def all_existing(tables: Sequence[Table], engine: Engine, *, patience: str = PATIENCE) -> Iterator[None]:
     """The same for tables that belong together."""
     with engine.begin() as connection:
-        tables[0].metadata.create_all(connection, tables=tables)
+        connection.exec_driver_sql(creation_of(tables))
     yield
     try:
         with engine.begin() as connection:
-            _drop(tables, connection, patience)
+            connection.exec_driver_sql(removal_of(tables, patience))
     except OperationalError as error:
         # the guilty test fails, and the next one still finds a clean database
         with engine.begin() as connection:
@@ -36,11 +39,22 @@ def all_existing(tables: Sequence[Table], engine: Engine, *, patience: str = PAT
                     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
             )
-            _drop(tables, connection, patience)
+            connection.exec_driver_sql(removal_of(tables, patience))
         names = ", ".join(table.name for table in tables)
         pytest.fail(f"the test left a transaction open that holds a lock on {names}: {error.orig}")
 
 
-def _drop(tables: Sequence[Table], connection: Connection, patience: str) -> None:
-    connection.execute(text(f"SET LOCAL lock_timeout = '{patience}'"))
-    tables[0].metadata.drop_all(connection, tables=tables)
+def creation_of(tables: Sequence[Table]) -> str:
+    """All that makes them, in one script: asked one by one, the server and SQLAlchemy would take twice as long."""
+    made = sort_tables(tables)
+    parts = [
+        *map(CreateTable, made),
+        *(CreateIndex(index) for table in made for index in sorted(table.indexes, key=str)),
+    ]
+    return ";".join(str(part.compile(dialect=DIALECT)) for part in parts)
+
+
+def removal_of(tables: Sequence[Table], patience: str = PATIENCE) -> str:
+    """What drops those of them that are still there."""
+    quoted = DIALECT.identifier_preparer.format_table
+    return f"SET LOCAL lock_timeout = '{patience}'; DROP TABLE IF EXISTS {', '.join(map(quoted, tables))}"

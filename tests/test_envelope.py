@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.envelope import MAX_BODY_BYTES, MAX_DELAY, Envelope, checked, checked_queue
+from faststream_outbox.envelope import (
+    MAX_BODY_BYTES,
+    MAX_DELAY,
+    UNREADABLE,
+    Envelope,
+    checked,
+    checked_queue,
+    read_headers,
+)
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, OutboxError
 from faststream_outbox.schema.names import PAUSED
 from faststream_outbox.schema.tables import NAME_LENGTH
@@ -267,3 +275,36 @@ def test_message_id_that_is_no_uuid_is_refused(message_id: object) -> None:
 )
 def test_envelope_knows_whether_it_is_scheduled(fields: dict[str, Any], scheduled: bool) -> None:
     assert envelope(**fields).is_scheduled is scheduled
+
+
+READABLE = [None, "{}", '{"a": "b", "n": 1, "x": null, "y": true, "z": 1.5}', '{"a": "' + "b" * 1000 + '"}', "[1]", "7"]
+
+
+@each("text", READABLE)
+def test_every_message_has_headers_of_its_own(text: str | None) -> None:
+    first, second = read_headers(text), read_headers(text)
+    assert first == second == (json.loads(text) if text is not None and text[0] == "{" else {})
+    first["more"] = 1
+    assert second == read_headers(text) != first
+
+
+@each("text", ['{"a": [1]}', '{"a": {"b": [1]}}'])
+def test_what_is_inside_headers_is_shared_by_no_two_messages(text: str) -> None:
+    first, second = read_headers(text), read_headers(text)
+    first["a"].clear()
+    assert second == read_headers(text) == json.loads(text)
+
+
+def test_headers_that_come_again_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text: read.append(text) or loads(text))  # type: ignore[func-returns-value]
+    for number in (1, 1, 2, 1, 2):
+        assert read_headers(f'{{"of": "this test", "n": {number}}}')["n"] == number
+    assert len(read) == 2
+
+
+@each("text", ['{"a": ' + "[" * 200 + "]" * 200 + "}", '{"a": ' + "1" * 5000 + "}", '{"a": ' + "[" * 100_000])
+def test_headers_that_cannot_be_read_say_so_each_time(text: str) -> None:
+    assert read_headers(text) == read_headers(text)
+    assert read_headers(text).keys() <= {"a", UNREADABLE}

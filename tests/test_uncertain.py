@@ -42,7 +42,7 @@ class Lost(Exception):
 
 async def committed(session: Any, *answers: Fate | Exception) -> list[BaseException]:
     """Commit, with these answers to the question; what was told."""
-    left, told = list(answers), []
+    left, reported = list(answers), []
 
     async def ask() -> Fate:
         answer = left.pop(0)
@@ -50,9 +50,9 @@ async def committed(session: Any, *answers: Fate | Exception) -> list[BaseExcept
             raise answer
         return answer
 
-    await commit(session, ask, told.append)
+    await commit(session, ask, reported.append)
     assert left == []
-    return told
+    return reported
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,9 @@ import pytest
 
 PAUSE_SECONDS = 0.005
 
+PROGRESS_PAUSE_SECONDS = 0.1
+"""Between two counts of what is left: counting costs whoever works on it."""
+
 PATIENCE_SECONDS = 30.0
 """Far longer than anything should take: only what does not happen at all, or on a machine that stands still, does."""
 
@@ -32,3 +35,19 @@ async def eventually(
             what = message or inspect.getdoc(predicate) or getattr(predicate, "__qualname__", repr(predicate))
             pytest.fail(f"still not so after {timeout} s: {what} (last answer: {answer!r})")
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def progresses(
+    left: Callable[[], Awaitable[int]], until: int, standstill: float = PATIENCE_SECONDS, message: str = "left"
+) -> None:
+    """Wait until no more than so many are left, however long it takes; fails if they get no fewer for `standstill`."""
+    __tracebackhide__ = True
+    loop = asyncio.get_running_loop()
+    fewest = await left()
+    moved_at = loop.time()
+    while (now := await left()) > until:
+        if now < fewest:
+            fewest, moved_at = now, loop.time()
+        elif loop.time() - moved_at > standstill:
+            pytest.fail(f"no progress for {standstill:g} s: {now} {message}, and no more than {until} were expected")
+        await asyncio.sleep(PROGRESS_PAUSE_SECONDS)

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from contest import BODY, Contestant, OnMessage, rss, serve
+from downstream import CONFIRM_SECONDS, Downstream
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
@@ -21,6 +23,11 @@ PLAIN = b'{"order_id": 12345, "amount": 99.5}'
 JSON = {"content-type": "application/json"}
 BUSINESS = text("insert into business (note) values (:note)")
 BARE = text("insert into outbox (queue, payload, headers) values (:queue, :payload, cast(:headers as jsonb))")
+MANY = """
+    insert into outbox (queue, payload, headers)
+    select $1, p, $2::text::jsonb from unnest($3::bytea[]) with ordinality as m (p, place) order by place
+    returning id
+"""
 VALUES = {"queue": "orders", "payload": PLAIN, "headers": '{"content-type": "application/json"}'}
 
 BROKER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -112,20 +119,25 @@ class Ours(Contestant):
         await broker.stop()
 
     @contextlib.asynccontextmanager
-    async def relay(self, settings: str, nats: Any, subject: str) -> AsyncIterator[None]:
-        of_broker, of_subscriber = BROKER[settings]
-        broker = OutboxBroker(self.engine, outbox_table=self.table, **of_broker)
-
-        @nats.publisher(subject)
-        @broker.subscriber("orders", **of_subscriber)
-        async def hand_on(body: dict[str, Any]) -> dict[str, Any]:
-            return body
-
+    async def relay(self, settings: str, behind: Downstream, *, workers: int | None = None) -> AsyncIterator[None]:
+        of_broker, of_subscriber = BROKER["quiet" if settings == "relay" else settings]
+        broker, nats = OutboxBroker(self.engine, outbox_table=self.table, **of_broker), behind.broker
+        # FastStream's half a second is too short for a stream that a backlog comes to.
+        publisher = nats.publisher(behind.subject, stream=behind.stream, timeout=CONFIRM_SECONDS)
+        if settings == "relay":
+            broker.relay("orders", to=publisher)
+        else:
+            self._forward(broker, publisher, **(of_subscriber | ({} if workers is None else {"max_workers": workers})))
         await nats.start()
         await broker.start()
         yield
         await broker.stop()
-        await nats.stop()
+
+    def _forward(self, broker: OutboxBroker, publisher: Any, **options: Any) -> None:
+        @publisher
+        @broker.subscriber("orders", **options)
+        async def hand_on(body: dict[str, Any]) -> dict[str, Any]:
+            return body
 
     def _worker(self, on_message: Any, **options: Any) -> Worker:
         async def handle(claim: Claim) -> Outcome:
@@ -175,12 +187,24 @@ class Ours(Contestant):
 
     async def publish_thousand(self, how: str, messages: int) -> None:
         for _ in range(messages // 1000):
+            if how == "by hand":
+                await self._thousand_by_hand()
+                continue
             async with self.sessions() as session, session.begin():
                 if how == "engine":
                     envelopes = [Envelope(queue="orders", body=PLAIN, headers=JSON) for _ in range(1000)]
                     await publish(session, self.table, *envelopes)
                 else:
                     await self.brokers[how].publish_batch(*[BODY] * 1000, queue="orders", session=session)
+
+    async def _thousand_by_hand(self) -> None:
+        """The same bodies, encoded one by one, in the same table with one statement, and their ids read."""
+        async with self.engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            async with driver.transaction():
+                payloads = [json.dumps(body).encode() for body in [BODY] * 1000]
+                rows = await driver.fetch(MANY, "orders", VALUES["headers"], payloads)
+                assert len([row[0] for row in rows]) == 1000
 
     async def publish_marked(self, number: int, committing: Callable[[], None]) -> None:
         async with AsyncSession(self.engine) as session:

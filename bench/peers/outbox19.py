@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contest import BODY, Contestant, OnMessage, serve
+from downstream import CONFIRM_SECONDS, Downstream
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
@@ -106,12 +107,15 @@ class Outbox19(Contestant):
         await broker.stop()
 
     @contextlib.asynccontextmanager
-    async def relay(self, settings: str, nats: Any, subject: str) -> AsyncIterator[None]:
+    async def relay(self, settings: str, behind: Downstream, *, workers: int | None = None) -> AsyncIterator[None]:
         of_broker, of_subscriber = SETTINGS[settings]
-        broker = OutboxBroker(self.engine, outbox_table=self.table, **of_broker)
+        broker, nats = OutboxBroker(self.engine, outbox_table=self.table, **of_broker), behind.broker
+        # FastStream's half a second is too short for a stream that a backlog comes to.
+        publisher = nats.publisher(behind.subject, stream=behind.stream, timeout=CONFIRM_SECONDS)
+        count = {} if workers is None else {"max_workers": workers}
 
-        @nats.publisher(subject)
-        @broker.subscriber("orders", **of_subscriber)
+        @publisher
+        @broker.subscriber("orders", **(of_subscriber | count))
         async def hand_on(body: dict[str, Any]) -> dict[str, Any]:
             return body
 
@@ -119,7 +123,6 @@ class Outbox19(Contestant):
         await broker.start()
         yield
         await broker.stop()
-        await nats.stop()
 
     async def publish_single(self, how: str, messages: int) -> None:
         for _ in range(messages):

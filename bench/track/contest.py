@@ -17,7 +17,10 @@ import time
 import traceback
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from downstream import Downstream
 
 BODY = {"order_id": 12345, "amount": 99.5}
 OnMessage = Callable[[Any], None]
@@ -66,8 +69,10 @@ class Contestant:
         """Consume while entered, and call `on_message` with each body; once left, all outcomes are written."""
         raise Unsupported
 
-    def relay(self, settings: str, nats: Any, subject: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """While entered, hand each message on to a subject of a connected `NatsBroker`, by its publisher."""
+    def relay(
+        self, settings: str, behind: "Downstream", *, workers: int | None = None
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """While entered, hand each message on to a stream, by a publisher of the `NatsBroker` there."""
         raise Unsupported
 
     async def left(self) -> int:

@@ -1,7 +1,7 @@
 """The questions that a contestant is asked: publish, drain, latency, timers, share, idle, memory, dispatch, relay.
 
 Times are taken here, the same way for every queue. A drain ends when the consumer has stopped and every
-outcome is written, and counts only if nothing is left. A relay ends so too, after all of it has arrived.
+outcome is written, and counts only if nothing is left. A relay ends so too, after the stream has all of it.
 Latency counts from just before COMMIT is sent to the beginning of the handler.
 """
 
@@ -84,13 +84,12 @@ async def drain(
 
 
 def _spent(clock: Clock, count: Count) -> Answer:
+    return _rated(clock, count.messages) | {"decay": count.decay}
+
+
+def _rated(clock: Clock, messages: int) -> Answer:
     seconds, cpu, server = clock.seconds, clock.cpu, clock.server
-    return {
-        "rate": count.messages / seconds,
-        "cpu": cpu / count.messages,
-        "server_cpu": server / count.messages,
-        "decay": count.decay,
-    }
+    return {"rate": messages / seconds, "cpu": cpu / messages, "server_cpu": server / messages}
 
 
 async def _nothing_left(contestant: Contestant, messages: int) -> None:
@@ -100,19 +99,26 @@ async def _nothing_left(contestant: Contestant, messages: int) -> None:
         raise RuntimeError(msg)
 
 
-async def relay(contestant: Contestant, settings: str, messages: int) -> Answer:
-    """Hand a backlog on to a NATS server, whose address the environment holds."""
-    server, subject = os.environ["BENCH_NATS"], f"relayed.{uuid4().hex}"
+async def relay(contestant: Contestant, settings: str, messages: int, workers: int | None = None) -> Answer:
+    """Hand a backlog on to a stream of a NATS server, whose address the environment holds."""
     await fill(contestant, messages)
-    count = Count(messages)
-    async with downstream(server, subject, count) as nats:
+    async with downstream(os.environ["BENCH_NATS"]) as behind:
         clock = Clock()
-        async with contestant.relay(settings, nats, subject), asyncio.timeout(PATIENCE):
-            await count.done.wait()
-        answer = _spent(clock, count)
-    # NATS gets them in bursts, so that the time of a tenth says nothing.
-    del answer["decay"]
+        async with contestant.relay(settings, behind, workers=workers), asyncio.timeout(PATIENCE):
+            await behind.has(messages)
+        answer = _rated(clock, messages)
     await _nothing_left(contestant, messages)
+    return answer
+
+
+async def plain_loop(contestant: Contestant, messages: int, in_flight: int) -> Answer:
+    """Publish as much to such a stream with its client alone: no database, no framework."""
+    ids = [str(uuid4()) for _ in range(messages)]
+    async with downstream(os.environ["BENCH_NATS"]) as behind:
+        clock = Clock()
+        await behind.publish(ids, in_flight)
+        answer = _rated(clock, messages)
+        await behind.has(messages)
     return answer
 
 

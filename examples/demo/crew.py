@@ -1,4 +1,4 @@
-"""The demo's processes, the shop and its workers: started, killed, and never left behind."""
+"""The demo's processes, the shop, its workers and NATS: started, killed, and never left behind."""
 
 import asyncio
 import os
@@ -13,9 +13,10 @@ from rich.markup import escape
 
 ROOT = Path(__file__).parents[2]
 # What a process says when it is ready.
-READY = "started successfully", "Application startup complete"
+READY = "started successfully", "Application startup complete", "Server is ready"
 # Of what it says otherwise, this is shown: problems and dead letters, without colours and tracebacks.
 LOUD = re.compile(r"(?:WARNING|ERROR|CRITICAL) .*|Message \d+ of .*")
+NATS = "NATS"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -32,25 +33,31 @@ class Crew:
         """Start the HTTP application."""
         await self._start("shop", "uvicorn", "examples.shop.app:app", f"--port={port}", "--no-access-log")
 
-    async def hire(self, name: str) -> None:
-        """Start a worker process, and wait until it consumes."""
-        await self._start(name, "faststream", "run", "examples.shop.worker:app")
+    async def open_nats(self, port: int) -> None:
+        """Start a NATS server."""
+        await self._start(NATS, "examples.demo.nats", str(port))
+
+    async def hire(self, name: str, program: str = "worker") -> None:
+        """Start a process of the shop's, a worker for instance, and wait until it consumes."""
+        await self._start(name, "faststream", "run", f"examples.shop.{program}:app")
 
     async def kill(self, name: str) -> None:
         """End a process with SIGKILL: no goodbye, no cleaning up."""
         process = self._hired.pop(name)
         process.kill()
         await process.wait()
-        self._say(f"[red]{name} killed[/] with SIGKILL, with messages in hand")
+        self._say(f"[red]{name} killed[/] with SIGKILL, with messages in flight")
 
     async def dismiss(self) -> None:
-        """Stop every process and wait until it is gone; a second Ctrl-C kills them."""
-        for process in self._hired.values():
-            if process.stdin is not None:
-                process.stdin.close()
+        """Stop every process and wait until it is gone, NATS after those that use it; a second Ctrl-C kills them."""
+        others = [process for name, process in self._hired.items() if name != NATS]
+        nats = [process for name, process in self._hired.items() if name == NATS]
         try:
-            for process in self._hired.values():
-                await process.wait()
+            for processes in (others, nats):
+                for process in processes:
+                    if process.stdin is not None:
+                        process.stdin.close()
+                await asyncio.gather(*(process.wait() for process in processes))
             await asyncio.gather(*self._voices)
         except asyncio.CancelledError:
             for process in self._hired.values():

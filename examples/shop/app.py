@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from examples.shop.broker import broker, engine, new_session
-from examples.shop.messages import ORDERS, REMINDERS, LetterWanted, OrderPlaced
+from examples.shop.messages import EVENTS, ORDERS, REMINDERS, LetterWanted, OrderPlaced
 from examples.shop.models import Letter, Order, Receipt
 from examples.shop.outside import CardDeclined, charge
 
@@ -60,7 +60,9 @@ async def place_order(wanted: NewOrder) -> OrderView:
             order = Order(customer=wanted.customer, item=wanted.item, cents=wanted.cents)
             session.add(order)
             await session.flush()
-            await broker.publish(OrderPlaced(order_id=order.id), ORDERS, session=session)
+            placed = OrderPlaced(order_id=order.id)
+            await broker.publish(placed, ORDERS, session=session)
+            await broker.publish(placed, topic=EVENTS, key=order.customer, session=session)
             if wanted.remind_in_seconds is not None:
                 await broker.publish(
                     LetterWanted(order_id=order.id, kind="reminder"),

@@ -1,10 +1,10 @@
-"""The engine and the broker that the shop's two programs share."""
+"""The engine and the broker that the shop's programs share."""
 
 import logging
 
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
-from examples.shop.models import outbox, outbox_dlq
+from examples.shop.models import log_tables, outbox, outbox_dlq
 from examples.shop.settings import settings
 from faststream_outbox import OutboxBroker
 
@@ -13,4 +13,4 @@ engine = create_async_engine(settings.database_url, pool_size=settings.max_worke
 new_session = async_sessionmaker(engine, expire_on_commit=False)
 
 # DEBUG for the lines "Received" and "Processed": two for each message are too many at INFO.
-broker = OutboxBroker(engine, outbox_table=outbox, dlq_table=outbox_dlq, log_level=logging.DEBUG)
+broker = OutboxBroker(engine, outbox_table=outbox, dlq_table=outbox_dlq, log_tables=log_tables, log_level=logging.DEBUG)

@@ -1,6 +1,7 @@
-"""The shop's tables and the library's two, on one MetaData.
+"""The shop's tables and the library's, on one MetaData.
 
-An application migrates them together with Alembic; the demo calls `create_all`.
+Invoices and the inbox belong to another service, which would have a database of its own. An application migrates
+its tables together with Alembic; the demo calls `create_all`.
 """
 
 from datetime import datetime
@@ -8,7 +9,8 @@ from datetime import datetime
 from sqlalchemy import BigInteger, DateTime, ForeignKey, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from faststream_outbox import make_dlq_table, make_outbox_table
+from faststream_outbox import make_dlq_table, make_inbox_table, make_outbox_table
+from faststream_outbox.log import make_log_tables
 
 
 class Base(DeclarativeBase):
@@ -53,5 +55,17 @@ class Letter(Base):
     sent_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
 
 
+class Invoice(Base):
+    """Written at the far end, once per order. Nothing here forbids a second one: the demo counts them."""
+
+    __tablename__ = "invoices"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    order_id: Mapped[int]
+    worker: Mapped[str]
+
+
 outbox = make_outbox_table(Base.metadata)
 outbox_dlq = make_dlq_table(Base.metadata)
+log_tables = make_log_tables(Base.metadata, "outbox_log")
+inbox_table = make_inbox_table(Base.metadata)

@@ -1,6 +1,6 @@
-"""What stands for the world outside: a card company, and a program that lays out receipts.
+"""What stands for the world outside: a card company, a program that lays out receipts, a register of invoices.
 
-Both fail in ways that a customer can ask for, so that there is something to see.
+The first two fail in ways that a customer can ask for, so that there is something to see.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ DECLINED_CARD = "0000"
 FLAKY_ITEM = "a flaky lamp"
 CURSED_ITEM = "a cursed mirror"
 SECONDS_TO_LAY_OUT = 0.1
+SECONDS_TO_REGISTER = 0.02
 
 
 class CardDeclined(Exception):
@@ -32,3 +33,8 @@ async def lay_out(item: str, cents: int, *, attempt: int) -> str:
         message = "the font server does not answer"
         raise ConnectionError(message)
     return f"{item}: {cents / 100:.2f}. Thank you."
+
+
+async def register(order_id: int) -> None:
+    """Tell the register that there will be an invoice."""
+    await asyncio.sleep(SECONDS_TO_REGISTER)

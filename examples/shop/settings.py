@@ -1,4 +1,4 @@
-"""The shop's settings, from the environment. Read once, by `broker.py` and `worker.py`."""
+"""The shop's settings, from the environment. Read once by each program."""
 
 import os
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the database is, and how this process works."""
+    """Where the database and NATS are, and how this process works."""
 
     database_url: str
+    nats_url: str
     worker_name: str
     max_workers: int
     lease_seconds: float
@@ -18,6 +19,7 @@ class Settings:
         """From the environment, with defaults for everything."""
         return cls(
             database_url=os.environ.get("SHOP_DATABASE_URL", "postgresql+asyncpg://localhost/shop"),
+            nats_url=os.environ.get("SHOP_NATS_URL", "nats://localhost:4222"),
             worker_name=os.environ.get("SHOP_WORKER_NAME", f"process {os.getpid()}"),
             max_workers=int(os.environ.get("SHOP_MAX_WORKERS", "4")),
             lease_seconds=float(os.environ.get("SHOP_LEASE_SECONDS", "60")),

@@ -6,6 +6,7 @@ imports from `faststream._internal`; when a release moves something, it moves he
 
 from typing import TYPE_CHECKING, Any
 
+from faststream._internal._compat import json_loads
 from faststream._internal.broker import BrokerUsecase
 from faststream._internal.broker.registrator import Registrator
 from faststream._internal.broker.router import ArgsContainer, BrokerRouter, SubscriberRoute
@@ -81,6 +82,7 @@ __all__ = [
     "UnderlyingDriverAnnotations",
     "change_producer",
     "get_broker_logger",
+    "json_loads",
     "make_logger_state",
     "resolve_context_by_name",
 ]

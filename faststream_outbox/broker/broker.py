@@ -9,19 +9,19 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 from fast_depends import Provider, dependency_provider
 from fast_depends.dependencies import Dependant
 from fast_depends.library.serializer import SerializerProto
-from faststream import AckPolicy
+from faststream import AckPolicy, UnderlyingDriverAnnotation
 from faststream.context import ContextRepo
 from faststream.message import gen_cor_id
 from faststream.security import BaseSecurity
 from faststream.specification.schema import BrokerSpec, Tag, TagDict
 from faststream.types import BrokerMiddleware, LoggerProto
-from sqlalchemy import URL, Table, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import URL, Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from typing_extensions import override
 
 from faststream_outbox.broker._faststream import (
@@ -34,30 +34,43 @@ from faststream_outbox.broker._faststream import (
     UnderlyingDriverAnnotations,
 )
 from faststream_outbox.broker.access_log import make_outbox_logger_state
-from faststream_outbox.broker.config import OutboxBrokerConfig, driver_annotations
+from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.context import SESSION, Context
+from faststream_outbox.broker.database import DatabaseBackend
 from faststream_outbox.broker.engine import given_engine
+from faststream_outbox.broker.engine_log import EngineLog
+from faststream_outbox.broker.groups import GroupsMixin
+from faststream_outbox.broker.message import OutboxMessage
 from faststream_outbox.broker.pausing import PausingMixin
 from faststream_outbox.broker.producer import OutboxProducer
 from faststream_outbox.broker.publishing import PublishingMixin
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
+from faststream_outbox.broker.relay_status import RelayStatusMixin
 from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.broker.topic import check_log_tables
 from faststream_outbox.broker.warn import NO_DEAD_LETTERS, users_line, warn
+from faststream_outbox.broker.well import WellMixin
+from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import recorder
+from faststream_outbox.janitor import Retention, checked_retention
 from faststream_outbox.log.client import LogClient
 from faststream_outbox.options import checked_flag
 from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.options import TerminalHook
-from faststream_outbox.schema import validate_schema
-from faststream_outbox.schema.check import validate_log_schema
 from faststream_outbox.schema.given import check_log, check_tables
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.wakeup import NotifyMode
 
 
 class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
-    OutboxRegistrator, PublishingMixin, PausingMixin, BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
+    OutboxRegistrator,
+    PublishingMixin,
+    PausingMixin,
+    GroupsMixin,
+    RelayStatusMixin,
+    WellMixin,
+    BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig],
 ):
     """A broker whose queues and topics are rows of PostgreSQL tables.
 
@@ -74,6 +87,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     on_terminal_failure: called with the claim before it becomes a dead letter.
     metrics_recorder: called with the name and the tags of each event.
     last_exception_renderer: makes the text that is stored and logged of an error; None takes its repr.
+    retention: what workers delete by themselves, and when; None deletes nothing.
     graceful_timeout: seconds that stop waits for handlers; None or 0 cancels them at once.
     decoder, parser, codec: how messages and bodies are read and written, in the place of FastStream's.
     dependencies: FastStream's, called before each handler.
@@ -82,7 +96,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
     ack_policy: what a handler's end means, where a subscriber does not say it.
     id_generator: makes correlation ids.
     specification_url, protocol, protocol_version, description, tags, security: the server in AsyncAPI documents.
-    logger: for the access log; None is silent.
+    logger: for the access log and what the engines report; None: no access log.
     log_level: of the access log.
     apply_types: let FastStream resolve and check the parameters of handlers.
     serializer: turns bodies into parameters and results into bodies.
@@ -106,6 +120,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         on_terminal_failure: TerminalHook | None = None,
         metrics_recorder: recorder.MetricsRecorder | None = None,
         last_exception_renderer: Renderer | None = None,
+        retention: Retention | None = None,
         graceful_timeout: float | None = 15.0,
         decoder: CustomCallable | None = None,
         parser: CustomCallable | None = None,
@@ -135,7 +150,9 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         dlq_table = None if dlq_table is EMPTY else dlq_table
         check_tables(outbox_table, dlq_table)
         check_log(log_tables)
+        check_policy_of(retention, log_tables)
         used, owns_engine = given_engine(engine)
+        logger_state = make_outbox_logger_state(logger, log_level, last_exception_renderer)
         client = log = None
         if used is not None:
             client = OutboxClient(
@@ -147,6 +164,8 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
                 listen_dsn=listen_dsn,
                 watch=watch,
                 last_exception_renderer=last_exception_renderer,
+                log=EngineLog(logger_state),
+                retention=retention,
             )
             if metrics_recorder is not None:
                 recorder.record(client.events, metrics_recorder)
@@ -158,7 +177,9 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
                     listen=listen,
                     listen_dsn=listen_dsn,
                     last_exception_renderer=last_exception_renderer,
+                    retention=retention,
                 )
+        self._database = None if client is None else DatabaseBackend(client, log)
         config = OutboxBrokerConfig(
             engine=used,
             owns_engine=owns_engine,
@@ -168,7 +189,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             log_client=log,
             autocommit=autocommit,
             strict_key_order=checked_flag("strict_key_order", strict_key_order),
-            shared_client=client,
+            own_backend=self._database,
             on_terminal_failure=on_terminal_failure,
             metrics_recorder=metrics_recorder,
             last_exception_renderer=last_exception_renderer,
@@ -176,7 +197,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             broker_parser=parser,
             broker_decoder=decoder,
             broker_codec=codec,
-            logger=make_outbox_logger_state(logger, log_level, last_exception_renderer),
+            logger=logger_state,
             fd_config=FastDependsConfig(
                 use_fastdepends=apply_types,
                 serializer=serializer,
@@ -188,7 +209,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             ack_policy=ack_policy,
             id_generator=id_generator,
             extra_context={"broker": self},
-            default_driver_annotations=driver_annotations(),
+            default_driver_annotations=_DRIVER_ANNOTATIONS,
             underlying_driver_annotations=underlying_driver_annotations or {},
         )
         config.producer = OutboxProducer(config, parser, decoder)
@@ -214,8 +235,8 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         if take is not None and self._renderer is not None:
             take(self._renderer)
         leave: Any = getattr(self._recorder, "leave_bus_to", None)
-        if leave is not None and config.shared_client is not None:
-            leave(middleware, config.shared_client.events)
+        if leave is not None and config.own_backend is not None:
+            leave(middleware, config.own_backend.client.events)
 
     @override
     def add_middleware(self, middleware: BrokerMiddleware[Any, Any]) -> None:
@@ -263,15 +284,26 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             for subscriber in self.subscribers:
                 if isinstance(subscriber, OutboxSubscriber):
                     subscriber.leave()
+            for relay in self.relays:
+                relay.leave()
         self._loop = loop
         if not self.running:
             self._warn_about_dead_letters()
             await super().start()
+            await self._start_relays()
+            self._look_after()
+
+    async def _start_relays(self) -> None:
+        """Relay, as soon as the other brokers run."""
+        config = self.config.broker_config
+        if config.backend.reaches_other_brokers:
+            for relay in self.relays:
+                await relay.start((self.client, lambda: config.log), config.graceful_timeout)
 
     def _warn_about_dead_letters(self) -> None:
         reads_queues = any(
             getattr(subscriber, "group", None) is None and subscriber.calls for subscriber in self.subscribers
-        )
+        ) or any(relay.group is None for relay in self.relays)
         if self._unsaid_at is not None and reads_queues:
             # At the line where the answer belongs, and not at the one that starts, which may be FastStream's.
             warn(NO_DEAD_LETTERS, self._unsaid_at)
@@ -287,35 +319,15 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         """Let handlers finish, give back what has not started; an engine that was given stays open."""
         config = self.config.broker_config
         try:
+            await asyncio.gather(*(relay.stop(config.graceful_timeout) for relay in self.relays))
             await super().stop(exc_type, exc_val, exc_tb)
-            if config.shared_client is not None:
-                # What was just committed is told before the caller disposes of the engine.
-                await config.shared_client.wakeups.close()
-            if config.log_client is not None:
-                await config.log_client.close()
+            if self._database is not None:
+                await self._database.close()
         finally:
+            await self._look_away()
             self._connection = None
             if config.owns_engine and config.engine is not None:
                 await config.engine.dispose()
-
-    @override
-    async def ping(self, timeout: float | None = None) -> bool:
-        """Whether the database answers and, while consuming, every loop is alive.
-
-        timeout: seconds to wait for the answer; None waits for as long as the driver does.
-        """
-        if self.config.broker_config.engine is None:
-            return False
-        client = self.client
-        log = self.config.broker_config.log_client
-        if self.running and not (client.is_healthy and (log is None or log.is_healthy)):
-            return False
-        try:
-            async with asyncio.timeout(timeout), client.engine.connect() as connection:
-                await connection.execute(text("select 1"))
-        except Exception:  # noqa: BLE001 - the answer is no, whatever the reason
-            return False
-        return True
 
     async def validate_schema(self, *, check_autovacuum: bool = False, check_rights: bool = False) -> None:
         """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be.
@@ -323,19 +335,16 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         check_autovacuum: look at the tables' vacuum settings too.
         check_rights: look at what the engine's role may do, as one that handles messages.
         """
-        client = self.client
-        if client.is_in_memory:
-            return
-        await validate_schema(
-            client.engine,
-            client.table,
-            client.dlq_table,
-            check_autovacuum=check_autovacuum,
-            check_rights=check_rights,
-        )
-        log_tables = self.config.broker_config.log_tables
-        if log_tables is not None:
-            await validate_log_schema(client.engine, log_tables, check_rights=check_rights)
+        backend = self.config.broker_config.backend
+        await backend.validate_schema(check_autovacuum=check_autovacuum, check_rights=check_rights)
+
+
+def check_policy_of(retention: object, log_tables: LogTables | None) -> None:
+    """Refuse a policy for topics where there are none."""
+    policy = checked_retention(retention)
+    if policy is not None and policy.messages is not None and log_tables is None:
+        msg = "Retention(messages=…) is for topics: pass log_tables=make_log_tables(metadata) too."
+        raise InvalidOption(msg)
 
 
 def _address(engine: AsyncEngine | None) -> str:
@@ -344,3 +353,15 @@ def _address(engine: AsyncEngine | None) -> str:
         return "postgresql://localhost"
     url = engine.url
     return URL.create("postgresql", host=url.host, port=url.port, database=url.database).render_as_string()
+
+
+def _shortcut(hint: object, name: str) -> UnderlyingDriverAnnotation:
+    return UnderlyingDriverAnnotation(type_hint=hint, module="faststream_outbox.annotations", name=name)
+
+
+_DRIVER_ANNOTATIONS: UnderlyingDriverAnnotations = {
+    OutboxBroker: _shortcut(Annotated[OutboxBroker, Context("broker")], "OutboxBroker"),
+    OutboxMessage: _shortcut(Annotated[OutboxMessage, Context("message")], "OutboxMessage"),
+    AsyncSession: _shortcut(Annotated[AsyncSession, Context(SESSION)], "OutboxSession"),
+}
+"""Types that a handler cannot be given by FastStream, and what its parameter is annotated with instead."""

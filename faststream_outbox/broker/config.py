@@ -1,43 +1,25 @@
-"""The broker's configuration, as endpoints and routers read it: always late, through the composition."""
+"""The broker's configuration, as endpoints and routers read it: always late, through the composition.
+
+The one place where endpoints find the backend and the producer: the broker's own, or what the running task was given
+instead. See `backend`.
+"""
 
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
-from faststream import UnderlyingDriverAnnotation
 from faststream.exceptions import IncorrectState
 from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.broker._faststream import BrokerConfig, UnderlyingDriverAnnotations
-from faststream_outbox.broker.stand_in import stand_in
+from faststream_outbox.broker._faststream import BrokerConfig, ProducerProto, UnderlyingDriverAnnotations
+from faststream_outbox.broker.backend import Backend, replacement_for
 from faststream_outbox.broker.topic import WITHOUT_LOG
 from faststream_outbox.events.recorder import MetricsRecorder
+from faststream_outbox.log.client import LogClient
 from faststream_outbox.outcomes.failure import Renderer
+from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.options import TerminalHook
 from faststream_outbox.schema.log_tables import LogTables
-
-if TYPE_CHECKING:
-    from faststream_outbox.log.client import LogClient
-    from faststream_outbox.queue.client import OutboxClient
-
-
-def driver_annotations() -> UnderlyingDriverAnnotations:
-    # Late, because the annotations know the broker.
-    annotations = import_module("faststream_outbox.annotations")
-    broker = import_module("faststream_outbox.broker.broker")
-    message = import_module("faststream_outbox.broker.message")
-
-    def shortcut(name: str) -> UnderlyingDriverAnnotation:
-        return UnderlyingDriverAnnotation(
-            type_hint=getattr(annotations, name), module="faststream_outbox.annotations", name=name
-        )
-
-    return {
-        broker.OutboxBroker: shortcut("OutboxBroker"),
-        message.OutboxMessage: shortcut("OutboxMessage"),
-        AsyncSession: shortcut("OutboxSession"),
-    }
 
 
 @dataclass(kw_only=True)
@@ -50,35 +32,46 @@ class OutboxBrokerConfig(BrokerConfig):
     outbox_table: Table | None = None
     dlq_table: Table | None = None
     log_tables: LogTables | None = None
-    log_client: "LogClient | None" = None
+    log_client: LogClient | None = None
     autocommit: bool = False
     strict_key_order: bool = False
     on_terminal_failure: TerminalHook | None = None
     metrics_recorder: MetricsRecorder | None = None
     last_exception_renderer: Renderer | None = None
-    shared_client: "OutboxClient | None" = None
+    own_backend: Backend | None = None
+    """None where the broker has no engine. Endpoints ask for `backend`."""
     default_driver_annotations: UnderlyingDriverAnnotations = field(default_factory=dict)
 
     @property
-    def client(self) -> "OutboxClient":
-        """The engine's half of the broker."""
-        other = stand_in(self)
-        if other is not None:
-            return other.client
-        if self.shared_client is None:
+    def backend(self) -> Backend:
+        """Where messages live, for the running task."""
+        other = replacement_for(self)
+        backend = self.own_backend if other is None else other.backend
+        if backend is None:
             msg = "The broker has no engine: pass it, OutboxBroker(engine, outbox_table=…), or use TestOutboxBroker."
             raise IncorrectState(msg)
-        return self.shared_client
+        return backend
 
     @property
-    def in_memory(self) -> bool:
-        """Whether the test broker stands in: topics are then delivered as they are published."""
-        other = stand_in(self)
-        client = self.shared_client if other is None else other.client
-        return client is not None and client.is_in_memory
+    def client(self) -> OutboxClient:
+        """The queue engine's half of the broker, for the running task."""
+        return self.backend.client
+
+    @property  # type: ignore[misc]  # a field of FastStream's, which the setter takes
+    def producer(self) -> ProducerProto[Any]:
+        """What writes messages, for the running task."""
+        other = replacement_for(self)
+        return self._own_producer if other is None else other.producer
+
+    @producer.setter
+    def producer(  # pyright: ignore[reportIncompatibleVariableOverride]  # the same
+        self, producer: ProducerProto[Any]
+    ) -> None:
+        """The broker's own; FastStream sets it."""
+        self._own_producer = producer
 
     @property
-    def log(self) -> "LogClient":
+    def log(self) -> LogClient:
         """The log engine's half of the broker."""
         if self.log_client is None:
             raise IncorrectState(WITHOUT_LOG)

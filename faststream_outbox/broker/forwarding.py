@@ -14,19 +14,19 @@ from faststream import AckPolicy
 from faststream.response import PublishCommand
 
 from faststream_outbox.broker._faststream import CallsCollection, PublisherUsecase
-from faststream_outbox.broker.confirming import broker_of, family, weakness
-from faststream_outbox.broker.message import Taken
+from faststream_outbox.broker.message import Received
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.warn import warn_about_publisher
 from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.relay.confirming import broker_of, family, weakness
 
 MESSAGE_ID = "message_id"
 NATS_MESSAGE_ID = "Nats-Msg-Id"
 """What JetStream knows duplicates by."""
 PATIENCE_SECONDS = 5.0
-"""How long another broker may take to start before that is told as an error."""
+"""How long another broker may take to start before that is logged as an error."""
 HOLD_SECONDS = 1.0
-"""How long a message in hand waits for a broker that has stopped, before it is given back."""
+"""How long a message in flight waits for a broker that has stopped, before it is given back."""
 PAUSE_SECONDS = 0.02
 _FORGETS = "AckPolicy.ACK deletes the message although publishing failed. Use NACK_ON_ERROR, the default"
 
@@ -78,13 +78,24 @@ class Forwarding:
         )
 
 
-def _is_open(publisher: PublisherUsecase) -> bool:
+def _runs(publisher: PublisherUsecase) -> bool:
     # Not its connection alone: a broker that starts declares streams and exchanges after it has connected.
     is_running: bool = getattr(broker_of(publisher), "running", True)
-    return publisher.is_test or is_running
+    return is_running
 
 
-def carry_id(cmd: PublishCommand, taken: Taken, group: str | None) -> None:
+CAN_PUBLISH: list[Callable[[PublisherUsecase], bool]] = [_runs]
+"""Ways to see that a publisher of another broker can be used: one that says so is enough.
+
+Whoever puts something else in the place of other brokers adds its own.
+"""
+
+
+def _is_open(publisher: PublisherUsecase) -> bool:
+    return any(can_publish(publisher) for can_publish in CAN_PUBLISH)
+
+
+def carry_id(cmd: PublishCommand, taken: Received, group: str | None) -> None:
     """Send the id of the message that is forwarded along, unless the handler gave another."""
     message_id = str(taken.message_id)
     if getattr(cmd, "extra_bodies", ()):
@@ -94,7 +105,7 @@ def carry_id(cmd: PublishCommand, taken: Taken, group: str | None) -> None:
         case "rabbit":
             options: dict[str, Any] = getattr(cmd, "message_options", {})
             if not options.get(MESSAGE_ID):
-                cmd.message_options = {**options, MESSAGE_ID: message_id}  # type: ignore[attr-defined]
+                cmd.message_options = {**options, MESSAGE_ID: message_id}  # type: ignore[attr-defined]  # RabbitMQ's has it
         case "nats":
             ids = {MESSAGE_ID: message_id}
             if not isinstance(taken, Delivery) or taken.has_event_id:

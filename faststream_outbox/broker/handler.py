@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 from faststream.context import Context
 
-from faststream_outbox.broker.producer import SESSION
+from faststream_outbox.broker.context import SESSION
 from faststream_outbox.errors import InvalidOption
 
 

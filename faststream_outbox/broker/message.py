@@ -19,11 +19,11 @@ REPLY_TO = "reply_to"
 CONTENT_TYPE = "content-type"
 CORRELATION_ID = "correlation_id"
 
-Taken = Claim | Delivery
+Received = Claim | Delivery
 """What the engines hand over: a claimed message of a queue, or a delivered one of a topic."""
 
 
-class OutboxMessage(StreamMessage[Taken]):
+class OutboxMessage(StreamMessage[Received]):
     """One message."""
 
     async def ack(self) -> None:
@@ -46,7 +46,7 @@ class OutboxMessage(StreamMessage[Taken]):
         await super().reject()
 
 
-class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
+class OutboxBatchMessage(StreamMessage[Sequence[Received]]):
     """A batch: a decision on it holds for each message that has none of its own; see `messages`."""
 
     @cached_property
@@ -62,7 +62,7 @@ class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
         """The headers of each message; made when asked for."""
         return [{**claim.headers, CORRELATION_ID: correlation_of(claim)} for claim in self.raw_message]
 
-    def __init__(self, raw_message: Sequence[Taken], body: list[bytes], **facts: Any) -> None:
+    def __init__(self, raw_message: Sequence[Received], body: list[bytes], **facts: Any) -> None:
         super().__init__(raw_message, body, **facts)
         # FastStream's constructor has put an empty list in its place.
         del self.__dict__["batch_headers"]
@@ -73,7 +73,7 @@ class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
             return self.messages
         return map(Content, self.raw_message)
 
-    def _decide(self, outcome: Callable[[Taken], Outcome], what: str) -> None:
+    def _decide(self, outcome: Callable[[Received], Outcome], what: str) -> None:
         for claim in self.raw_message:
             _decide(claim, outcome(claim), what)
 
@@ -104,7 +104,7 @@ class OutboxBatchMessage(StreamMessage[Sequence[Taken]]):
             message.committed = message.committed or self.committed
 
 
-def _decide(claim: Taken, outcome: Outcome, what: str) -> None:
+def _decide(claim: Received, outcome: Outcome, what: str) -> None:
     if isinstance(claim.decision, Undecided):
         warn_about_late_decision(what)
     claim.decide(outcome)
@@ -115,26 +115,29 @@ class Content:
 
     __slots__ = ("body", "content_type")
 
-    def __init__(self, claim: Taken) -> None:
+    def __init__(self, claim: Received) -> None:
         self.body = claim.payload
         self.content_type = content_type_of(claim)
 
 
-def parsed(claim: Taken) -> OutboxMessage:
+def parsed(claim: Received) -> OutboxMessage:
     """A message of the claim."""
-    headers = claim.headers
+    headers, correlation_id = claim.headers, correlation_of(claim)
+    if CORRELATION_ID not in headers:
+        # Where nobody gave one, it is the message's own id, which is not stored twice.
+        headers = {**headers, CORRELATION_ID: correlation_id}
     return OutboxMessage(
         raw_message=claim,
         body=claim.payload,
         headers=headers,
         reply_to=str(headers.get(REPLY_TO) or ""),
         content_type=content_type_of(claim),
-        correlation_id=correlation_of(claim),
+        correlation_id=correlation_id,
         message_id=str(claim.message_id),
     )
 
 
-def content_type_of(claim: Taken) -> str | None:
+def content_type_of(claim: Received) -> str | None:
     """How the body is to be read."""
     if isinstance(claim, Delivery) and claim.is_json:
         return "application/json"
@@ -142,7 +145,7 @@ def content_type_of(claim: Taken) -> str | None:
     return content_type if isinstance(content_type, str) else None
 
 
-def correlation_of(claim: Taken) -> str:
+def correlation_of(claim: Received) -> str:
     """The correlation id that a claim carries, or its own id."""
     value: Any = claim.headers.get(CORRELATION_ID)
     return str(value) if value else str(claim.message_id)

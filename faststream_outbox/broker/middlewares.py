@@ -8,9 +8,9 @@ other brokers. What could not be forwarded because the other broker has stopped 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from faststream import AckPolicy, BaseMiddleware
 from faststream.exceptions import AckMessage, HandlerException, SkipMessage
@@ -19,29 +19,71 @@ from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox.broker.context import SESSION
 from faststream_outbox.broker.forwarding import MESSAGE_ID, NATS_MESSAGE_ID, carry_id
-from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Taken
-from faststream_outbox.broker.producer import SESSION
+from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Received
 from faststream_outbox.broker.response import OutboxPublishCommand, OutboxResponse
+from faststream_outbox.connections.caller import end
+from faststream_outbox.connections.isolation import is_conflict
 from faststream_outbox.log.message import EVENT_ID
 from faststream_outbox.outcomes.limited import overdue
 from faststream_outbox.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry
+from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.service import unbroken
-from faststream_outbox.sql.isolation import is_conflict
-from faststream_outbox.sql.through import end
-
-if TYPE_CHECKING:
-    from faststream_outbox.broker.subscriber import OutboxSubscriber
 
 # Ids too: they are the inbound message's own, and a second message under one of them would be a duplicate.
 _OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID, MESSAGE_ID, NATS_MESSAGE_ID)
 
 
-def claims_of(raw: object) -> list[Taken]:
+class Consuming(Protocol):
+    """What is asked of the subscriber whose message it is."""
+
+    is_transactional: bool
+    is_stopping: bool
+    propagates_headers: bool
+    options: WorkerOptions
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        """What a handler's end means."""
+        ...
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether the handler decides alone."""
+        ...
+
+    @property
+    def can_forward(self) -> bool:
+        """Whether the brokers run that handlers forward to."""
+        ...
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler."""
+        ...
+
+    async def begin_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+        """Begin a handler's own transaction."""
+        ...
+
+    async def settle_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+        """Finish messages in a handler's own transaction."""
+        ...
+
+    async def commit(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+        """Commit a handler's own transaction."""
+        ...
+
+    def conflicted(self) -> None:
+        """A handler's transaction was in conflict with another one."""
+        ...
+
+
+def claims_of(raw: object) -> list[Received]:
     """The claims or deliveries behind a raw message: one, or a batch of them."""
-    if isinstance(raw, Taken):
+    if isinstance(raw, Received):
         return [raw]
-    return [claim for claim in raw if isinstance(claim, Taken)] if isinstance(raw, list | tuple) else []
+    return [claim for claim in raw if isinstance(claim, Received)] if isinstance(raw, list | tuple) else []
 
 
 def take_back_ack(raw: object, error: Exception) -> None:
@@ -51,9 +93,7 @@ def take_back_ack(raw: object, error: Exception) -> None:
             claim.decision = Retry(error=error)
 
 
-def pass_headers_on(
-    cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "OutboxSubscriber | None"
-) -> None:
+def pass_headers_on(cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "Consuming | None") -> None:
     """Give a response without headers those of the message, where the subscriber asks for that."""
     has_own = cmd.has_own_headers if isinstance(cmd, OutboxPublishCommand) else bool(cmd.headers)
     if inbound and subscriber is not None and subscriber.propagates_headers and not has_own:
@@ -61,14 +101,14 @@ def pass_headers_on(
         cmd.headers = passed_on | (cmd.headers or {})
 
 
-def _take_back(claims: list[Taken], *, is_manual: bool) -> None:
+def _take_back(claims: list[Received], *, is_manual: bool) -> None:
     """Let those of a batch come again whose writes went with those of one that was not finished."""
     for claim in claims:
         if isinstance(claim.decision, Done) or (claim.decision is None and not is_manual):
             claim.decision = Retry(0.0, counts=False)
 
 
-def _fail(claims: list[Taken]) -> None:
+def _fail(claims: list[Received]) -> None:
     """Let those come again that were acknowledged before an error took their writes back."""
     for claim in claims:
         if isinstance(claim.decision, Done):
@@ -86,8 +126,8 @@ class OutboxMiddleware(BaseMiddleware):
         self._token: Any = None
         self._inbound: dict[str, Any] | None = None
 
-    def _subscriber(self) -> "OutboxSubscriber | None":
-        return cast("OutboxSubscriber | None", self.context.get_local("handler_"))
+    def _subscriber(self) -> "Consuming | None":
+        return cast("Consuming | None", self.context.get_local("handler_"))
 
     async def on_receive(self) -> None:
         """Open the transaction of a transactional subscriber."""
@@ -118,7 +158,7 @@ class OutboxMiddleware(BaseMiddleware):
     async def publish_scope(self, call_next: AsyncFunc, cmd: PublishCommand) -> Any:
         """Pass inbound headers on, where a subscriber asks for that and the response has none."""
         pass_headers_on(cmd, self._inbound, self._subscriber())
-        if not isinstance(cmd, OutboxPublishCommand) and isinstance(self.msg, Taken):
+        if not isinstance(cmd, OutboxPublishCommand) and isinstance(self.msg, Received):
             carry_id(cmd, self.msg, getattr(self._subscriber(), "group", None))
         try:
             return await call_next(cmd)
@@ -158,7 +198,7 @@ class OutboxMiddleware(BaseMiddleware):
         return False
 
     @staticmethod
-    def _note_instruction(raised: HandlerException, claims: list[Taken], subscriber: "OutboxSubscriber") -> None:
+    def _note_instruction(raised: HandlerException, claims: list[Received], subscriber: "Consuming") -> None:
         """Heed what FastStream leaves to the broker: nobody else says what becomes of these messages."""
         for claim in claims:
             if subscriber.is_manual:
@@ -188,7 +228,7 @@ class OutboxMiddleware(BaseMiddleware):
         if self._session is not None and subscriber is not None and is_conflict(error):
             subscriber.conflicted()
 
-    async def _end_transaction(self, claims: list[Taken], *, is_done: bool) -> None:
+    async def _end_transaction(self, claims: list[Received], *, is_done: bool) -> None:
         session, subscriber = self._session, self._subscriber()
         assert session is not None
         assert subscriber is not None

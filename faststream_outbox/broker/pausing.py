@@ -1,12 +1,12 @@
 """Pausing and resuming queues through the broker: for every process, not only for this one.
 
-Thin calls of `faststream_outbox.queue.pause`, which knows the queues of the tables; the broker adds those of its
+Thin calls of `faststream_outbox.queue.admin.pause`, which knows the queues of the tables; the broker adds those of its
 subscribers, started or not.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from faststream_outbox.queue.pause import pause, paused, resume
+from faststream_outbox.queue.admin.pause import pause, paused, resume
 
 if TYPE_CHECKING:
     from faststream_outbox.broker._faststream import BrokerUsecase

@@ -1,19 +1,18 @@
-"""From commands to envelopes to rows: the one place where the broker writes messages.
+"""From commands to rows of a queue or a topic: the one place where the broker writes messages.
 
 A message goes into the session given, else into the transaction of the transactional handler that is
 running, else, where that is allowed, into a transaction of its own. Bodies and headers are read
 from the command as late as possible, because middlewares may replace them.
 """
 
-from collections.abc import Coroutine, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from faststream.exceptions import FeatureNotSupportedException
-from faststream.message import gen_cor_id
+from faststream.message import encode_message, gen_cor_id
 
 from faststream_outbox.broker._faststream import (
     BatchCodecProto,
@@ -23,37 +22,34 @@ from faststream_outbox.broker._faststream import (
     ParserComposition,
     ProducerProto,
 )
-from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO
+from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.context import SESSION
+from faststream_outbox.broker.message import CONTENT_TYPE, CORRELATION_ID
 from faststream_outbox.broker.parser import OutboxParser
 from faststream_outbox.broker.response import OutboxPublishCommand, correlation_among
-from faststream_outbox.broker.stand_in import stand_in
+from faststream_outbox.broker.topic_message import headers_of, reporting, topic_message
+from faststream_outbox.connections.caller import AnySession, AnySyncSession, check_open
 from faststream_outbox.envelope import (
     CheckedEnvelope,
     Envelope,
     checked,
     checked_body,
+    checked_headers,
     checked_message_id,
     checked_text,
+    plain,
 )
 from faststream_outbox.errors import InvalidMessage, SessionRequired
-from faststream_outbox.events import Events
-from faststream_outbox.events.table import Published
 from faststream_outbox.log.append import append, append_sync
-from faststream_outbox.log.message import EVENT_ID
 from faststream_outbox.log.message import OutboxMessage as TopicMessage
-from faststream_outbox.log.slots import uri_of
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
-from faststream_outbox.publish import cancel_timer, cancel_timer_sync, publish, publish_sync
-from faststream_outbox.sql.through import AnySession, AnySyncSession, check_open
-
-if TYPE_CHECKING:
-    from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.publish import cancel_timer, cancel_timer_sync
+from faststream_outbox.publish.alike import Alike
+from faststream_outbox.publish.put import publish_rows, publish_rows_sync
+from faststream_outbox.publish.rows import checked_batch
 
 T = TypeVar("T")
 Rows = Sequence[Envelope | CheckedEnvelope]
-
-SESSION = "outbox_session"
-"""Where a transactional handler's session stands in FastStream's context."""
 
 
 class OutboxProducer(ProducerProto[OutboxPublishCommand]):
@@ -61,7 +57,7 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     def __init__(
         self,
-        config: "OutboxBrokerConfig",
+        config: OutboxBrokerConfig,
         parser: CustomCallable | None = None,
         decoder: CustomCallable | None = None,
     ) -> None:
@@ -77,11 +73,10 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     async def publish(self, cmd: OutboxPublishCommand) -> int | None:
         """Write one message; its id, or None where its timer_id was taken."""
-        other = self._stand_in()
-        if other is not None:
-            return await other.publish(cmd)
-        made = [await self._envelope(cmd)]
-        ids = await (self._append(cmd, made) if cmd.is_topic else self._write(cmd, made))
+        if cmd.is_topic:
+            ids = await self._append(cmd, [await self._topic_message(cmd)])
+        else:
+            ids = await self._write(cmd, [await self._row(cmd)])
         return ids[0] if ids else None
 
     async def publish_batch(self, cmd: OutboxPublishCommand) -> list[int]:
@@ -89,19 +84,14 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         if cmd.timer_id is not None:
             msg = "publish_batch takes no timer_id: it would name every message of the batch."
             raise InvalidMessage(msg)
-        other = self._stand_in()
-        if other is not None:
-            return await other.publish_batch(cmd)
-        ids = await (
-            self._append(cmd, await self._envelopes(cmd)) if cmd.is_topic else self._write(cmd, await self._rows(cmd))
-        )
+        if cmd.is_topic:
+            ids = await self._append(cmd, await self._topic_messages(cmd))
+        else:
+            ids = await self._write(cmd, await self._rows(cmd))
         return [row_id for row_id in ids if row_id is not None]
 
     async def request(self, cmd: OutboxPublishCommand) -> Any:
         """Refuse: the answer could only come after the caller's own transaction had ended."""
-        other = self._stand_in()
-        if other is not None:
-            return await other.request(cmd)
         msg = (
             "An outbox cannot answer a request: the message is delivered only after your transaction has "
             "committed. Publish it, and let the handler publish its answer to another queue."
@@ -114,8 +104,7 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     def without_loop(self) -> "OutboxProducer":
         """One that publishes through sync sessions."""
-        other = self._stand_in()
-        return SyncOutboxProducer(self._config) if other is None else other.without_loop()
+        return SyncOutboxProducer(self._config)
 
     def cancel_timer_sync(self, session: AnySyncSession, queue: str, timer_id: str) -> bool:
         """As `cancel_timer`, through a sync session."""
@@ -124,10 +113,6 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     async def fetch_unprocessed(self, session: AnySession, queue: str | None, limit: int) -> list[Unprocessed]:
         """Messages that are not finished."""
         return await fetch_unprocessed(session, self._config.client.table, queue=queue, limit=limit)
-
-    def _stand_in(self) -> "OutboxProducer | None":
-        other = stand_in(self._config)
-        return None if other is None or other.producer is self else other.producer
 
     def _session(self, cmd: OutboxPublishCommand) -> AnySession | None:
         """The transaction that a command belongs to; None if it may have one of its own."""
@@ -144,21 +129,22 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     async def _write(self, cmd: OutboxPublishCommand, rows: Rows) -> list[int | None]:
         client = self._config.client
         session = self._session(cmd)
+        made = checked_batch(rows)
         if session is not None:
-            return await publish(session, client.table, *rows, wakeups=client.wakeups, events=client.events)
+            return await publish_rows(session, client.table, made, wakeups=client.wakeups, events=client.events)
         async with client.open_session() as own, own.begin():
-            return await publish(own, client.table, *rows, wakeups=client.wakeups, events=client.events)
+            return await publish_rows(own, client.table, made, wakeups=client.wakeups, events=client.events)
 
-    async def _append(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+    async def _append(self, cmd: OutboxPublishCommand, messages: Sequence[TopicMessage]) -> list[int | None]:
         session = self._session(cmd)
         log = self._config.log
-        messages = [as_topic_message(each) for each in envelopes]
         choices = self._choices(cmd)
-        with telling(log.events, cmd.destination, envelopes):
+        with reporting(log.events, cmd.destination, messages) as committed:
+            options = {"tell": log.published, "committed": committed, **choices}
             if session is not None:
-                return [*(await append(session, log.tables, messages, tell=log.published, **choices)).positions]
+                return [*(await append(session, log.tables, messages, **options)).positions]
             async with log.open_session() as own, own.begin():
-                return [*(await append(own, log.tables, messages, tell=log.published, **choices)).positions]
+                return [*(await append(own, log.tables, messages, **options)).positions]
 
     def _choices(self, cmd: OutboxPublishCommand) -> dict[str, Any]:
         return {"on_duplicate": cmd.on_duplicate, "strict_key_order": self._config.strict_key_order}
@@ -166,6 +152,31 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:
         payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
         return envelope(cmd, payload, content_type, correlation_id=cmd.correlation_id)
+
+    async def _topic_message(self, cmd: OutboxPublishCommand) -> TopicMessage:
+        payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
+        return topic_message(
+            cmd, payload, content_type, correlation_id=cmd.correlation_id, key=cmd.key, message_id=cmd.message_id
+        )
+
+    async def _topic_messages(self, cmd: OutboxPublishCommand) -> list[TopicMessage]:
+        generate = self._config.id_generator
+        given = cmd.correlation_id or correlation_among(cmd.headers)
+        return [
+            topic_message(cmd, payload, content_type, correlation_id=given or generate(), key=key, message_id=own_id)
+            for (payload, content_type), key, own_id in zip(
+                await self._encoded(cmd), _keys(cmd), _message_ids(cmd), strict=True
+            )
+        ]
+
+    async def _row(self, cmd: OutboxPublishCommand) -> Envelope | CheckedEnvelope:
+        own_id = cmd.id_for_both
+        if own_id is None:
+            return await self._envelope(cmd)
+        payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
+        if cmd.is_plain:
+            return plain(cmd.destination, payload, _headers_of(content_type), cmd.key, own_id)
+        return replace(envelope(cmd, payload, content_type, correlation_id=None), message_id=own_id)
 
     async def _envelopes(self, cmd: OutboxPublishCommand) -> list[Envelope]:
         generate = self._config.id_generator
@@ -181,7 +192,12 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     async def _rows(self, cmd: OutboxPublishCommand) -> Rows:
         if self._draws_ids_for(cmd):
-            rows = list(alike(cmd, await self._encoded(cmd), _keys(cmd)))
+            keys, encoded = _keys(cmd), await self._encoded(cmd)
+            types = {content_type for _, content_type in encoded}
+            if cmd.keys is None and cmd.message_ids is None and len(types) == 1:
+                row = checked(envelope(cmd, b"", types.pop(), correlation_id=None))
+                return Alike.of(row, [payload for payload, _ in encoded])
+            rows = list(alike(cmd, encoded, keys))
             if cmd.message_ids is None:
                 return rows
             ids = map(checked_message_id, _message_ids(cmd))
@@ -194,6 +210,9 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         codec = self.codec
         if isinstance(codec, BatchCodecProto):
             return await codec.encode_batch(bodies, serializer)
+        if type(codec) is DefaultCodec:
+            # As it does, without a coroutine for each.
+            return [encode_message(body, serializer) for body in bodies]
         return [await codec.encode(body, serializer) for body in bodies]
 
     def _draws_ids_for(self, cmd: OutboxPublishCommand) -> bool:
@@ -207,13 +226,14 @@ class SyncOutboxProducer(OutboxProducer):
 
     async def _write(self, cmd: OutboxPublishCommand, rows: Rows) -> list[int | None]:
         client = self._config.client
-        return publish_sync(_needed(cmd), client.table, *rows, wakeups=client.wakeups, events=client.events)
+        session, made = _needed(cmd), checked_batch(rows)
+        return publish_rows_sync(session, client.table, made, wakeups=client.wakeups, events=client.events)
 
-    async def _append(self, cmd: OutboxPublishCommand, envelopes: Sequence[Envelope]) -> list[int | None]:
+    async def _append(self, cmd: OutboxPublishCommand, messages: Sequence[TopicMessage]) -> list[int | None]:
         session, log = _needed(cmd), self._config.log
-        messages = [as_topic_message(each) for each in envelopes]
-        with telling(log.events, cmd.destination, envelopes):
-            return [*append_sync(session, log.tables, messages, **self._choices(cmd)).positions]
+        with reporting(log.events, cmd.destination, messages) as committed:
+            token = append_sync(session, log.tables, messages, committed=committed, **self._choices(cmd))
+            return [*token.positions]
 
 
 def _needed(cmd: OutboxPublishCommand) -> AnySyncSession:
@@ -221,6 +241,12 @@ def _needed(cmd: OutboxPublishCommand) -> AnySyncSession:
         raise SessionRequired(_WITHOUT_SESSION)
     session: Any = cmd.session
     return cast("AnySyncSession", session)
+
+
+@lru_cache(maxsize=64)
+def _headers_of(content_type: str | None) -> str | None:
+    """The headers of a message that has none of its own."""
+    return checked_headers({CONTENT_TYPE: content_type}) if content_type else None
 
 
 def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
@@ -264,26 +290,11 @@ def envelope(
     key: str | None = None,
 ) -> Envelope:
     """The command with an encoded body, as an envelope."""
-    headers = dict(cmd.headers or {})
-    given = headers.get(CONTENT_TYPE)
-    if content_type and given is not None and given != content_type:
-        msg = f"The header {CONTENT_TYPE!r} says {given!r}, but the body was encoded as {content_type!r}."
-        raise InvalidMessage(msg)
-    if content_type:
-        headers[CONTENT_TYPE] = content_type
-    known = correlation_among(headers)
-    if known is not None and correlation_id is not None and known != correlation_id:
-        msg = f"correlation_id is {correlation_id!r}, but the header says {known!r}. Give it once."
-        raise InvalidMessage(msg)
-    if correlation_id is not None:
-        headers[CORRELATION_ID] = correlation_id
-    if cmd.reply_to:
-        headers[REPLY_TO] = cmd.reply_to
     message_id: UUID | None = cmd.message_id
     return Envelope(
         queue=cmd.destination,
         body=payload,
-        headers=headers or None,
+        headers=headers_of(cmd, content_type, correlation_id) or None,
         key=cmd.key if key is None else key,
         priority=cmd.priority,
         activate_in=cmd.activate_in,
@@ -308,40 +319,6 @@ def alike(
             row = seen[content_type] = checked(envelope(cmd, b"", content_type, correlation_id=None))
         row = row.with_content(checked_body(payload), row.headers)
         yield row if key is None or key is cmd.key else row._replace(key=checked_text(key, "key"))
-
-
-@contextmanager
-def telling(events: Events, topic: str, envelopes: Sequence[Envelope]) -> Generator[None, None, None]:
-    """Tell of messages that are written to a topic, or could not be."""
-    began = perf_counter()
-    error: BaseException | None = None
-    try:
-        yield
-    except BaseException as problem:
-        error = problem
-        raise
-    finally:
-        if Published in events:
-            size = sum(len(each.body) for each in envelopes)
-            events.emit(Published(topic, len(envelopes), size, perf_counter() - began, error))
-
-
-def as_topic_message(envelope: Envelope) -> TopicMessage:
-    """An envelope as a message of the log; refuses what only queues can do."""
-    given = {
-        "priority": envelope.priority or None,
-        "activate_in": envelope.activate_in,
-        "activate_at": envelope.activate_at,
-        "timer_id": envelope.timer_id,
-    }
-    for name, value in given.items():
-        if value is not None:
-            msg = f"A topic takes no {name}: every group reads its messages in the order of their commits. Use a queue."
-            raise InvalidMessage(msg)
-    metadata = dict(envelope.headers or {})
-    if envelope.message_id is not None:
-        metadata[EVENT_ID] = str(envelope.message_id)
-    return TopicMessage(uri_of(envelope.queue, envelope.key), envelope.body, metadata)
 
 
 def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -23,10 +23,10 @@ from faststream_outbox.broker._faststream import (
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.message import CORRELATION_ID
-from faststream_outbox.broker.response import OutboxPublishCommand, correlation_among
+from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox.connections.caller import AnySession
 from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.log.append import OnDuplicate
-from faststream_outbox.sql.through import AnySession
 
 
 @dataclass(kw_only=True)
@@ -91,7 +91,7 @@ class OutboxPublisher(PublisherUsecase):
             topic=self.queue if self.is_topic and not queue else None,
             session=session,
             headers=own,
-            correlation_id=correlation_id or correlation_among(own) or self._outer_config.id_generator(),
+            correlation_id=correlation_id,
             reply_to=reply_to or self.reply_to,
             key=self.key if key is None else key,
             priority=self.priority if priority is None else priority,
@@ -102,6 +102,7 @@ class OutboxPublisher(PublisherUsecase):
             message_id=message_id,
             on_duplicate=on_duplicate,
         )
+        cmd.draw_id(self._outer_config.id_generator)
         result: int | None = await self._basic_publish(cmd, producer=self._outer_config.producer, _extra_middlewares=())
         return result
 
@@ -140,10 +141,11 @@ class OutboxPublisher(PublisherUsecase):
             message,
             queue=queue or self.queue,
             headers=own,
-            correlation_id=correlation_id or correlation_among(own) or self._outer_config.id_generator(),
+            correlation_id=correlation_id,
             timeout=timeout,
             _publish_type=PublishType.REQUEST,
         )
+        cmd.draw_id(self._outer_config.id_generator)
         return await self._basic_request(cmd, producer=self._outer_config.producer)
 
 

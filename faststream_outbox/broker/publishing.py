@@ -3,7 +3,7 @@
 All of them write in the caller's transaction and none commits; see `faststream_outbox.publish`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -12,11 +12,11 @@ from faststream.response import PublishType
 from faststream.types import SendableMessage
 
 from faststream_outbox.broker.producer import OutboxProducer, without_waiting
-from faststream_outbox.broker.response import OutboxPublishCommand, check_destination, correlation_among
+from faststream_outbox.broker.response import OutboxPublishCommand, check_destination
+from faststream_outbox.connections.caller import AnySession, AnySyncSession
 from faststream_outbox.envelope import TimerConflict
 from faststream_outbox.log.append import OnDuplicate
 from faststream_outbox.overview import Unprocessed
-from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 if TYPE_CHECKING:
     from faststream_outbox.broker._faststream import BrokerUsecase
@@ -77,7 +77,7 @@ class PublishingMixin(Home):
             topic=topic,
             session=session,
             headers=headers,
-            correlation_id=self._correlation(headers, correlation_id),
+            correlation_id=correlation_id,
             reply_to=reply_to,
             key=key,
             priority=priority,
@@ -88,6 +88,7 @@ class PublishingMixin(Home):
             message_id=message_id,
             on_duplicate=on_duplicate,
         )
+        cmd.draw_id(self.config.id_generator)
         result: int | None = await self._basic_publish(cmd, producer=self.config.producer)
         return result
 
@@ -135,7 +136,7 @@ class PublishingMixin(Home):
             topic=topic,
             session=session,
             headers=headers,
-            correlation_id=self._correlation(headers, correlation_id),
+            correlation_id=correlation_id,
             reply_to=reply_to,
             key=key,
             priority=priority,
@@ -146,6 +147,7 @@ class PublishingMixin(Home):
             message_id=message_id,
             on_duplicate=on_duplicate,
         )
+        cmd.draw_id(self.config.id_generator)
         producer = cast("OutboxProducer", self.config.producer).without_loop()
         result: int | None = without_waiting(self._basic_publish(cmd, producer=producer))
         return result
@@ -227,16 +229,13 @@ class PublishingMixin(Home):
             message,
             queue=queue,
             headers=headers,
-            correlation_id=self._correlation(headers, correlation_id),
+            correlation_id=correlation_id,
             key=key,
             timeout=timeout,
             _publish_type=PublishType.REQUEST,
         )
+        cmd.draw_id(self.config.id_generator)
         return await self._basic_request(cmd, producer=self.config.producer)
-
-    def _correlation(self, headers: object, correlation_id: str | None) -> str:
-        among = correlation_among(headers) if isinstance(headers, Mapping) else None
-        return correlation_id or among or self.config.id_generator()
 
     async def cancel_timer(self, *, queue: str, timer_id: str, session: AnySession) -> bool:
         """Take back a timer in the session's transaction; False if there is none or a worker holds it.

@@ -14,6 +14,7 @@ from typing_extensions import override
 from faststream_outbox.broker._faststream import EMPTY, CallsCollection, CodecProto, CustomCallable, Registrator
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.publisher import OutboxPublisher, OutboxPublisherConfig
+from faststream_outbox.broker.relaying import RelayingMixin
 from faststream_outbox.broker.response import check_destination
 from faststream_outbox.broker.specification import (
     OutboxPublisherSpecification,
@@ -33,7 +34,7 @@ from faststream_outbox.broker.warn import warn, warn_about_options, warn_about_s
 from faststream_outbox.envelope import checked_queue, header_mapping
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log.options import MAX_DEFERRED, Start, check_start
-from faststream_outbox.log.slots import checked_uri
+from faststream_outbox.log.sharing.slots import checked_uri
 from faststream_outbox.options import check_count
 from faststream_outbox.outcomes.outcome import OnUndecided
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY, RetryStrategyProto
@@ -46,11 +47,11 @@ from faststream_outbox.queue.options import (
 )
 
 
-class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
-    """What can register subscribers and publishers."""
+class OutboxRegistrator(RelayingMixin, Registrator[Any, OutboxBrokerConfig]):
+    """What can register subscribers, publishers and relays."""
 
     @override
-    def subscriber(  # type: ignore[override]
+    def subscriber(  # type: ignore[override]  # options by name, as each broker of FastStream has its own
         self,
         queues: str | list[str] | tuple[str, ...] = (),
         *,
@@ -100,7 +101,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         max_workers: how many handlers run at the same time in this process.
         retry_strategy: when a failed message comes again; None is ten attempts within about nine minutes.
         fetch_batch_size: most messages in one claim.
-        min_fetch_interval: seconds between looks from the beginning while there is work.
+        min_fetch_interval: seconds between full scans while there is work.
         max_fetch_interval: the same when idle.
         lease_ttl_seconds: how long a claim holds without renewal.
         max_deliveries: a dead letter after so many claims; None is no limit.
@@ -200,7 +201,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         )
 
     def _check_topics(self) -> None:
-        """Refuse topics where there is no table for them; a router is told when its broker starts."""
+        """Refuse topics where there is no table for them; a router learns of it when its broker starts."""
 
     def _terminal_hook(self, claim: Any) -> Any:
         # Late: a router's subscriber learns of its broker, and of the broker's hook, only when it is included.
@@ -212,10 +213,10 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
         root: Any = self
         while root.parent is not None:
             root = root.parent
-        return list(root.subscribers)
+        return [*root.subscribers, *root.relays]
 
     @override
-    def publisher(  # type: ignore[override]
+    def publisher(  # type: ignore[override]  # the same
         self,
         queue: str = "",
         *,
@@ -276,7 +277,7 @@ class OutboxRegistrator(Registrator[Any, OutboxBrokerConfig]):
     @override
     def include_router(  # pyright: ignore[reportIncompatibleMethodOverride]  # only routers of our own fit
         self,
-        router: "OutboxRegistrator",  # type: ignore[override]
+        router: "OutboxRegistrator",  # type: ignore[override]  # the same
         *,
         prefix: str = "",
         dependencies: Sequence[Dependant] = (),

@@ -7,20 +7,18 @@ handler returns, inside of its dependencies, and its session is the one that the
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fast_depends.utils import is_coroutine_callable
 
+from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.middlewares import pass_headers_on, take_back_ack
 from faststream_outbox.broker.response import OutboxResponse
-
-if TYPE_CHECKING:
-    from faststream_outbox.broker.config import OutboxBrokerConfig
 
 Call = Callable[..., Any]
 
 
-def publishing_responses(config: "OutboxBrokerConfig") -> Callable[[Call], Call]:
+def publishing_responses(config: OutboxBrokerConfig) -> Callable[[Call], Call]:
     """A decorator for the handlers of a subscriber with this configuration."""
 
     async def publish_now(response: OutboxResponse) -> None:

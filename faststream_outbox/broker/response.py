@@ -1,17 +1,18 @@
 """Commands to publish, and the response that a handler returns to publish a message of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
+from faststream.message import gen_cor_id
 from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
 
 from faststream_outbox.broker.message import CORRELATION_ID
+from faststream_outbox.connections.caller import AnySession, AnySyncSession
 from faststream_outbox.envelope import TimerConflict, header_mapping
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.log.append import OnDuplicate
-from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 
 def check_destination(queue: str, topic: str | None, *, is_needed: bool = False) -> None:
@@ -91,6 +92,40 @@ class OutboxPublishCommand(BatchPublishCommand):
         """Whether it came with headers, before publishers added theirs."""
         self.may_commit = False
         """Whether, without a session, it may be written in a transaction of its own: what a handler returned."""
+        self.drawn_id: UUID | None = None
+        """The id that was drawn for it, of which its correlation id is the text."""
+
+    def draw_id(self, generate: Callable[[], str]) -> None:
+        """Give it a correlation id, unless it has one; what FastStream draws can be the message's own id too."""
+        if self.correlation_id:
+            return
+        if generate is gen_cor_id:
+            self.drawn_id = uuid4()
+            self.correlation_id = str(self.drawn_id)
+        else:
+            self.correlation_id = generate()
+
+    @property
+    def id_for_both(self) -> UUID | None:
+        """The drawn id, where it still is the correlation id and can be the message's own: stored once."""
+        drawn = self.drawn_id
+        if drawn is None or self.is_topic or self.message_id is not None or self.correlation_id != str(drawn):
+            return None
+        return None if CORRELATION_ID in (self.headers or ()) else drawn
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it says nothing but where to, what, and perhaps of which key."""
+        return (
+            not self.headers
+            and not self.reply_to
+            and self.activate_in is None
+            and self.activate_at is None
+            and self.timer_id is None
+            and self.timer_conflict == "ignore"
+            and type(self.priority) is int
+            and self.priority == 0
+        )
 
     @classmethod
     def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> "OutboxPublishCommand":

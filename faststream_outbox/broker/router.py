@@ -6,6 +6,7 @@ from typing import Any
 from fast_depends.dependencies import Dependant
 from faststream import AckPolicy
 from faststream.types import BrokerMiddleware, SendableMessage
+from typing_extensions import Unpack
 
 from faststream_outbox.broker._faststream import (
     EMPTY,
@@ -17,44 +18,15 @@ from faststream_outbox.broker._faststream import (
     UnderlyingDriverAnnotations,
 )
 from faststream_outbox.broker.config import OutboxBrokerConfig
+from faststream_outbox.broker.options import PublisherOptions, SubscriberOptions
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
-from faststream_outbox.log.options import MAX_DEFERRED, Start
-from faststream_outbox.outcomes.outcome import OnUndecided
-from faststream_outbox.outcomes.retry import RetryStrategyProto
-from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
 
 
 class OutboxRoutePublisher(ArgsContainer):
     """The arguments of `publisher()`, kept for an `OutboxRoute`; see `OutboxBroker.publisher`."""
 
-    def __init__(
-        self,
-        queue: str = "",
-        *,
-        topic: str | None = None,
-        headers: dict[str, Any] | None = None,
-        reply_to: str = "",
-        key: str | None = None,
-        priority: int = 0,
-        persistent: bool = True,
-        title: str | None = None,
-        description: str | None = None,
-        schema: Any | None = None,
-        include_in_schema: bool = True,
-    ) -> None:
-        super().__init__(
-            queue,
-            topic=topic,
-            headers=headers,
-            reply_to=reply_to,
-            key=key,
-            priority=priority,
-            persistent=persistent,
-            title=title,
-            description=description,
-            schema=schema,
-            include_in_schema=include_in_schema,
-        )
+    def __init__(self, queue: str = "", **options: Unpack[PublisherOptions]) -> None:
+        super().__init__(queue, **options)
 
 
 class OutboxRoute(SubscriberRoute):
@@ -70,80 +42,10 @@ class OutboxRoute(SubscriberRoute):
         queues: str | list[str] | tuple[str, ...] = (),
         *,
         publishers: Iterable[OutboxRoutePublisher] = (),
-        topic: str | list[str] | tuple[str, ...] | None = None,
-        group: str | None = None,
-        start: Start = "earliest",
-        max_deferred: int = MAX_DEFERRED,
-        max_workers: int = 1,
-        retry_strategy: RetryStrategyProto | None = None,
-        fetch_batch_size: int = 10,
-        min_fetch_interval: float = 1.0,
-        max_fetch_interval: float = 10.0,
-        lease_ttl_seconds: float = 60.0,
-        max_deliveries: int | None = None,
-        crash_limit: int | None = None,
-        terminal_flush_batch_size: int = 1,
-        batch: bool = False,
-        batch_size: int | None = None,
-        batch_wait: float = 0.0,
-        transactional: bool = False,
-        on_dead: OnDead = "continue",
-        handler_timeout: float | None = None,
-        on_lease_lost: OnLeaseLost = "continue",
-        on_undecided: OnUndecided = "retry",
-        on_terminal_failure: TerminalHook | None = None,
-        propagate_inbound_headers: bool = False,
-        ack_policy: AckPolicy | None = None,
-        no_reply: bool = False,
         dependencies: Sequence[Dependant] = (),
-        parser: CustomCallable | None = None,
-        decoder: CustomCallable | None = None,
-        codec: CodecProto | None = None,
-        persistent: bool = True,
-        title: str | None = None,
-        description: str | None = None,
-        title_: str | None = None,
-        description_: str | None = None,
-        include_in_schema: bool = True,
+        **options: Unpack[SubscriberOptions],
     ) -> None:
-        super().__init__(
-            call,
-            queues,
-            publishers=publishers,
-            topic=topic,
-            group=group,
-            start=start,
-            max_deferred=max_deferred,
-            max_workers=max_workers,
-            retry_strategy=retry_strategy,
-            fetch_batch_size=fetch_batch_size,
-            min_fetch_interval=min_fetch_interval,
-            max_fetch_interval=max_fetch_interval,
-            lease_ttl_seconds=lease_ttl_seconds,
-            max_deliveries=max_deliveries,
-            crash_limit=crash_limit,
-            terminal_flush_batch_size=terminal_flush_batch_size,
-            batch=batch,
-            batch_size=batch_size,
-            batch_wait=batch_wait,
-            transactional=transactional,
-            on_dead=on_dead,
-            handler_timeout=handler_timeout,
-            on_lease_lost=on_lease_lost,
-            on_undecided=on_undecided,
-            on_terminal_failure=on_terminal_failure,
-            propagate_inbound_headers=propagate_inbound_headers,
-            ack_policy=ack_policy,
-            no_reply=no_reply,
-            dependencies=dependencies,
-            parser=parser,
-            decoder=decoder,
-            codec=codec,
-            persistent=persistent,
-            title=title or title_,
-            description=description or description_,
-            include_in_schema=include_in_schema,
-        )
+        super().__init__(call, queues, publishers=publishers, dependencies=dependencies, **options)
 
 
 class OutboxRouter(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's routers narrow these too

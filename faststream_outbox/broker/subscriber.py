@@ -18,6 +18,7 @@ from faststream.message import StreamMessage
 from faststream.types import BrokerMiddleware
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox import events
 from faststream_outbox.broker._faststream import (
     EMPTY,
     CallsCollection,
@@ -28,18 +29,17 @@ from faststream_outbox.broker._faststream import (
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
 from faststream_outbox.broker.handler import check_session
-from faststream_outbox.broker.message import REPLY_TO, Taken
+from faststream_outbox.broker.message import REPLY_TO, Received
 from faststream_outbox.broker.middlewares import OutboxMiddleware
 from faststream_outbox.broker.parser import OutboxBatchParser, OutboxParser
 from faststream_outbox.broker.publisher import OutboxReplyPublisher, OutboxResponsePublisher
 from faststream_outbox.broker.responding import publishing_responses
 from faststream_outbox.broker.threads import in_thread, keep_callable
 from faststream_outbox.broker.warn import warn_about_manual_handler
-from faststream_outbox.events import table as told
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.holding import Group
 from faststream_outbox.log.options import MAX_DEFERRED, ReadOptions, Start
-from faststream_outbox.log.slots import checked_group, checked_uri
+from faststream_outbox.log.sharing.leases import Group
+from faststream_outbox.log.sharing.slots import checked_group, checked_uri
 from faststream_outbox.log.worker import LogWorker
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.limited import limited
@@ -174,11 +174,11 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self._post_start()
         if self.calls and self.group is None:
             self.worker = self.make_worker()
-        elif self.calls and self.group is not None and not self._outer_config.in_memory:
-            self.worker = self._make_log_worker(self.group)
+        elif self.calls and self.group is not None:
+            self.worker = self._make_topic_worker(self.group)
         if self.worker is None:
             return
-        if not self._outer_config.in_memory:
+        if self._outer_config.backend.reaches_other_brokers:
             forwarding = Forwarding(self.calls)
             forwarding.warn(self.ack_policy)
             self._forwarding = forwarding or None
@@ -206,7 +206,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             await self.worker.start()
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        self._outer_config.client.events.emit(told.LoopCrashed(name, error))
+        self._outer_config.client.events.emit(events.LoopCrashed(name, error))
 
     def _post_start(self) -> None:
         if self.is_manual and not self._knows_to_be_manual:
@@ -230,7 +230,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             options=self.options,
         )
 
-    def _make_log_worker(self, group: str) -> LogWorker:
+    def _make_topic_worker(self, group: str) -> LogWorker | None:
         options = self.options
         read = ReadOptions(
             # A statement for ten messages would be a waste; nothing is leased by reading ahead.
@@ -243,8 +243,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             start=self._usecase.start,
             max_deferred=self._usecase.max_deferred,
         )
-        return LogWorker(
-            self._outer_config.log,
+        return self._outer_config.backend.make_topic_worker(
             [Group(checked_group(group), checked_uri(topic, "topic")) for topic in self.queues],
             limited(self.handle_batch if options.batch else self.handle, options.handler_timeout),
             options=read,
@@ -268,7 +267,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """Forget what ran in an event loop that has ended."""
         self.running, self.worker = False, None
 
-    async def handle(self, claim: Taken) -> Outcome:
+    async def handle(self, claim: Received) -> Outcome:
         """Consume one message, for the engine."""
         # FastStream would drop a message of a subscriber that does not run without a word.
         if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
@@ -283,7 +282,7 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
                 raise
         return _decided(claim)
 
-    async def handle_batch(self, claims: Sequence[Taken]) -> list[Outcome]:
+    async def handle_batch(self, claims: Sequence[Received]) -> list[Outcome]:
         """Consume a batch, for the engine."""
         if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
             return [RELEASE] * len(claims)
@@ -300,38 +299,36 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """A session for a transactional handler."""
         return self._outer_config.client.open_session()
 
-    async def begin_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
+    async def begin_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
         """Begin a handler's own transaction, or raise `LeaseLost`."""
-        handling = next((claim.handling for claim in claims if isinstance(claim, Delivery)), None)
-        if handling is None:
+        batch_run = next((claim.batch_run for claim in claims if isinstance(claim, Delivery)), None)
+        if batch_run is None:
             of_queue = [claim for claim in claims if isinstance(claim, Claim)]
             await self._outer_config.client.begin_within(session, *of_queue)
         else:
-            await handling.begin_within(session)
+            await batch_run.begin_within(session)
 
     def conflicted(self) -> None:
         """A handler's transaction was in conflict with another one."""
-        self._outer_config.client.isolation.doubt()
-        if self.group is not None and not self._outer_config.in_memory:
-            self._outer_config.log.isolation.doubt()
+        self._outer_config.backend.conflicted(reads_topic=self.group is not None)
 
-    async def settle_within(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
+    async def settle_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
         """Finish messages in a handler's own transaction, or raise `LeaseLost`."""
         of_topic = [claim for claim in claims if isinstance(claim, Delivery)]
         if not of_topic:
             await self._outer_config.client.settle_within(
                 session, *(claim for claim in claims if isinstance(claim, Claim))
             )
-        elif of_topic[0].handling is not None:
-            await of_topic[0].handling.settle_within(session, of_topic)
+        elif of_topic[0].batch_run is not None:
+            await of_topic[0].batch_run.settle_within(session, of_topic)
 
-    async def commit(self, session: AsyncSession, claims: Sequence[Taken]) -> None:
+    async def commit(self, session: AsyncSession, claims: Sequence[Received]) -> None:
         """Commit a handler's own transaction; raises only if that has not come about."""
-        handling = next((claim.handling for claim in claims if isinstance(claim, Delivery)), None)
-        if handling is None:
+        batch_run = next((claim.batch_run for claim in claims if isinstance(claim, Delivery)), None)
+        if batch_run is None:
             await self._outer_config.client.commit(session, *(claim for claim in claims if isinstance(claim, Claim)))
         else:
-            await handling.commit(session)
+            await batch_run.commit(session)
         for claim in claims:
             claim.decision = SETTLED
 
@@ -356,15 +353,16 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         """Queue and message id, for the access log."""
         raw = None if message is None else message.raw_message
         first = raw[0] if isinstance(raw, list | tuple) and raw else raw
-        queue = first.queue if isinstance(first, Taken) else ",".join(self.queues)
+        queue = first.queue if isinstance(first, Received) else ",".join(self.queues)
         return {"queue": queue, "message_id": getattr(message, "message_id", "")}
 
 
-def _decided(claim: Taken) -> Outcome:
+def _decided(claim: Received) -> Outcome:
     """What the handler decided; that it decided nothing is kept, so that a decision that comes later is seen."""
-    claim.decide(Undecided(claim.error))
-    assert claim.decision is not None
-    return claim.decision
+    decision = claim.decision
+    if decision is None:
+        decision = claim.decision = Undecided(claim.error)
+    return decision
 
 
 _NO_PEEKING = (

@@ -10,7 +10,7 @@ from faststream.exceptions import IncorrectState
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log.options import CRASH_LIMIT, MAX_DEFERRED
-from faststream_outbox.log.slots import SLOTS, checked_group, checked_uri, matches, prefix_of
+from faststream_outbox.log.sharing.slots import SLOTS, checked_group, checked_uri, matches, prefix_of
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.schema.log_tables import LogTables
 

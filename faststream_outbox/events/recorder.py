@@ -7,23 +7,23 @@ the outcome was written.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from faststream_outbox import events
 from faststream_outbox.events import Events
-from faststream_outbox.events import table as told
 
 MetricsRecorder = Callable[[str, Mapping[str, Any]], None]
 
 Recorded = (
-    told.Claimed
-    | told.Started
-    | told.Handled
-    | told.Retried
-    | told.Died
-    | told.LeaseLost
-    | told.Released
-    | told.OutcomeRefused
-    | told.Abandoned
-    | told.DrainTimedOut
-    | told.Published
+    events.Claimed
+    | events.Started
+    | events.Handled
+    | events.Retried
+    | events.Died
+    | events.LeaseWasLost
+    | events.Released
+    | events.OutcomeRefused
+    | events.Abandoned
+    | events.DrainTimedOut
+    | events.Published
 )
 
 
@@ -31,14 +31,18 @@ def _failure(error: BaseException | None) -> dict[str, Any]:
     return {} if error is None else {"exception_type": type(error).__name__}
 
 
+def _age(event: events.Handled | events.Died) -> dict[str, Any]:
+    return {} if event.age_seconds is None else {"age_seconds": event.age_seconds}
+
+
 def calls(event: Recorded) -> list[tuple[str, dict[str, Any]]]:
     """The recorder calls that an event amounts to."""
     match event:
-        case told.Claimed(queue=queue, worker=worker, count=count):
+        case events.Claimed(queue=queue, worker=worker, count=count):
             return [("fetched", {"queue": queue, "subscriber": worker, "count": count})]
-        case told.DrainTimedOut(worker=worker, seconds=seconds):
+        case events.DrainTimedOut(worker=worker, seconds=seconds):
             return [("drain_timeout", {"subscriber": worker, "drain_timeout_seconds": seconds})]
-        case told.Published():
+        case events.Published():
             tags: dict[str, Any] = {
                 "queue": event.queue,
                 "status": "success" if event.error is None else "error",
@@ -52,14 +56,14 @@ def calls(event: Recorded) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _of_message(
-    event: told.Started
-    | told.Handled
-    | told.Retried
-    | told.Died
-    | told.LeaseLost
-    | told.Released
-    | told.OutcomeRefused
-    | told.Abandoned,
+    event: events.Started
+    | events.Handled
+    | events.Retried
+    | events.Died
+    | events.LeaseWasLost
+    | events.Released
+    | events.OutcomeRefused
+    | events.Abandoned,
 ) -> list[tuple[str, dict[str, Any]]]:
     tags: dict[str, Any] = {
         "queue": event.queue,
@@ -67,25 +71,27 @@ def _of_message(
         "row_id": event.id,
         "deliveries_count": event.deliveries_count,
     }
+    if event.group:
+        tags["group"] = event.group
     match event:
-        case told.Started(size_bytes=size):
+        case events.Started(size_bytes=size):
             return [("dispatched", tags | {"size_bytes": size})]
-        case told.Handled(duration_seconds=duration):
-            return [("acked", tags | {"duration_seconds": duration})]
-        case told.Retried(delay_seconds=delay, duration_seconds=duration, error=error):
+        case events.Handled(duration_seconds=duration):
+            return [("acked", tags | {"duration_seconds": duration} | _age(event))]
+        case events.Retried(delay_seconds=delay, duration_seconds=duration, error=error):
             more = {"next_delay_seconds": delay, "duration_seconds": duration}
             return [("nacked_retried", tags | more | _failure(error))]
-        case told.Died(reason=reason, kept=kept, duration_seconds=duration, error=error):
+        case events.Died(reason=reason, kept=kept, duration_seconds=duration, error=error):
             died = (
                 "nacked_terminal",
-                tags | {"reason": reason, "duration_seconds": duration} | _failure(error),
+                tags | {"reason": reason, "duration_seconds": duration} | _failure(error) | _age(event),
             )
             return [died, ("dlq_written", tags | {"failure_reason": reason})] if kept else [died]
-        case told.LeaseLost(phase=phase):
+        case events.LeaseWasLost(phase=phase):
             return [("lease_lost", tags | {"phase": phase})]
-        case told.Released(was_started=True) | told.OutcomeRefused() | told.Abandoned():
+        case events.Released(was_started=True) | events.OutcomeRefused() | events.Abandoned():
             return [("dispatch_abandoned", tags)]
-        case told.Released():
+        case events.Released():
             return []
 
 

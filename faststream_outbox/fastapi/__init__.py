@@ -9,6 +9,7 @@ FastStream means to drop the base of the first in its version 1.0. Handlers on a
 from faststream_outbox.fastapi.annotations import (
     Context,
     ContextRepo,
+    InboxSession,
     Logger,
     OutboxBatchMessage,
     OutboxBroker,
@@ -17,12 +18,18 @@ from faststream_outbox.fastapi.annotations import (
     OutboxProducer,
     OutboxSession,
 )
+from faststream_outbox.fastapi.health import health_router
 from faststream_outbox.fastapi.router import OutboxRouter
+
+OutboxAPIRouter = OutboxRouter
+"""The same under a name that nothing else has: the router without FastAPI is `faststream_outbox.OutboxRouter`."""
 
 __all__ = [
     "Context",
     "ContextRepo",
+    "InboxSession",
     "Logger",
+    "OutboxAPIRouter",
     "OutboxBatchMessage",
     "OutboxBroker",
     "OutboxClient",
@@ -30,4 +37,5 @@ __all__ = [
     "OutboxProducer",
     "OutboxRouter",
     "OutboxSession",
+    "health_router",
 ]

@@ -17,16 +17,19 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.broker._faststream import EMPTY, resolve_context_by_name
 from faststream_outbox.broker.broker import OutboxBroker as Broker
+from faststream_outbox.broker.context import SESSION
 from faststream_outbox.broker.message import OutboxBatchMessage as BatchMessage
 from faststream_outbox.broker.message import OutboxMessage as Message
-from faststream_outbox.broker.producer import SESSION
 from faststream_outbox.broker.producer import OutboxProducer as Producer
 from faststream_outbox.errors import OutboxError
+from faststream_outbox.inbox.session import MISSING
+from faststream_outbox.inbox.session import SESSION as INBOX_SESSION
 from faststream_outbox.queue.client import OutboxClient as Client
 
 __all__ = [
     "Context",
     "ContextRepo",
+    "InboxSession",
     "Logger",
     "OutboxBatchMessage",
     "OutboxBroker",
@@ -52,7 +55,7 @@ def Context(name: str, *, default: Any = EMPTY, initial: Callable[..., Any] | No
 
 
 def _of_message(context: Repository) -> Repository:
-    """The context that holds the message in hand: that of its broker, where the application's was handed over."""
+    """The context that holds the message in flight: that of its broker, where the application's was handed over."""
     for broker in getattr(context.get("app"), "brokers", ()):
         own: Repository = broker.context
         if own.get_local("message") is not None:
@@ -68,6 +71,11 @@ def _refuse() -> NoReturn:
     raise NoTransaction(msg)
 
 
+def _refuse_inbox() -> NoReturn:
+    raise NoTransaction(MISSING)
+
+
+InboxSession = Annotated[AsyncSession, Context(INBOX_SESSION, initial=_refuse_inbox)]
 OutboxMessage = Annotated[Message, Context("message")]
 OutboxBatchMessage = Annotated[BatchMessage, Context("message")]
 OutboxBroker = Annotated[Broker, Context("broker")]

@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Lifespan
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from faststream_outbox.broker._faststream import (
     EMPTY,
@@ -40,14 +40,13 @@ from faststream_outbox.broker._faststream import (
     UnderlyingDriverAnnotations,
 )
 from faststream_outbox.broker.broker import OutboxBroker
+from faststream_outbox.broker.options import PublisherOptions, SubscriberOptions
 from faststream_outbox.broker.publisher import OutboxPublisher
 from faststream_outbox.broker.subscriber import OutboxSubscriber
 from faststream_outbox.events.recorder import MetricsRecorder
-from faststream_outbox.log.options import MAX_DEFERRED, Start
+from faststream_outbox.janitor import Retention
 from faststream_outbox.outcomes.failure import Renderer
-from faststream_outbox.outcomes.outcome import OnUndecided
-from faststream_outbox.outcomes.retry import RetryStrategyProto
-from faststream_outbox.queue.options import OnDead, OnLeaseLost, TerminalHook
+from faststream_outbox.queue.options import TerminalHook
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.wakeup import NotifyMode
 
@@ -90,6 +89,7 @@ class OutboxRouter(StreamRouter[Any]):
         on_terminal_failure: TerminalHook | None = None,
         metrics_recorder: MetricsRecorder | None = None,
         last_exception_renderer: Renderer | None = None,
+        retention: Retention | None = None,
         graceful_timeout: float | None = 15.0,
         decoder: CustomCallable | None = None,
         parser: CustomCallable | None = None,
@@ -143,6 +143,7 @@ class OutboxRouter(StreamRouter[Any]):
             on_terminal_failure=on_terminal_failure,
             metrics_recorder=metrics_recorder,
             last_exception_renderer=last_exception_renderer,
+            retention=retention,
             graceful_timeout=graceful_timeout,
             decoder=decoder,
             parser=parser,
@@ -188,41 +189,7 @@ class OutboxRouter(StreamRouter[Any]):
         self,
         queues: str | list[str] | tuple[str, ...] = (),
         *,
-        topic: str | list[str] | tuple[str, ...] | None = None,
-        group: str | None = None,
-        start: Start = "earliest",
-        max_deferred: int = MAX_DEFERRED,
-        max_workers: int = 1,
-        retry_strategy: RetryStrategyProto | None = None,
-        fetch_batch_size: int = 10,
-        min_fetch_interval: float = 1.0,
-        max_fetch_interval: float = 10.0,
-        lease_ttl_seconds: float = 60.0,
-        max_deliveries: int | None = None,
-        crash_limit: int | None = None,
-        terminal_flush_batch_size: int = 1,
-        batch: bool = False,
-        batch_size: int | None = None,
-        batch_wait: float = 0.0,
-        transactional: bool = False,
-        on_dead: OnDead = "continue",
-        handler_timeout: float | None = None,
-        on_lease_lost: OnLeaseLost = "continue",
-        on_undecided: OnUndecided = "retry",
-        on_terminal_failure: TerminalHook | None = None,
-        propagate_inbound_headers: bool = False,
-        ack_policy: AckPolicy | None = None,
-        no_reply: bool = False,
         dependencies: Iterable[params.Depends] = (),
-        parser: CustomCallable | None = None,
-        decoder: CustomCallable | None = None,
-        codec: CodecProto | None = None,
-        persistent: bool = True,
-        title: str | None = None,
-        description: str | None = None,
-        title_: str | None = None,
-        description_: str | None = None,
-        include_in_schema: bool = True,
         response_model: Any = _NO_MODEL,
         response_model_include: IncEx | None = None,
         response_model_exclude: IncEx | None = None,
@@ -230,43 +197,12 @@ class OutboxRouter(StreamRouter[Any]):
         response_model_exclude_unset: bool = False,
         response_model_exclude_defaults: bool = False,
         response_model_exclude_none: bool = False,
+        **options: Unpack[SubscriberOptions],
     ) -> OutboxSubscriber:
         """As `OutboxBroker.subscriber`, with dependencies that FastAPI resolves; `response_model*` are FastAPI's."""
         subscriber = super().subscriber(
             queues,  # type: ignore[arg-type]  # passed on to the broker, which takes a list too
-            topic=topic,
-            group=group,
-            start=start,
-            max_deferred=max_deferred,
-            max_workers=max_workers,
-            retry_strategy=retry_strategy,
-            fetch_batch_size=fetch_batch_size,
-            min_fetch_interval=min_fetch_interval,
-            max_fetch_interval=max_fetch_interval,
-            lease_ttl_seconds=lease_ttl_seconds,
-            max_deliveries=max_deliveries,
-            crash_limit=crash_limit,
-            terminal_flush_batch_size=terminal_flush_batch_size,
-            batch=batch,
-            batch_size=batch_size,
-            batch_wait=batch_wait,
-            transactional=transactional,
-            on_dead=on_dead,
-            handler_timeout=handler_timeout,
-            on_lease_lost=on_lease_lost,
-            on_undecided=on_undecided,
-            on_terminal_failure=on_terminal_failure,
-            propagate_inbound_headers=propagate_inbound_headers,
-            ack_policy=ack_policy,
-            no_reply=no_reply,
             dependencies=dependencies,
-            parser=parser,
-            decoder=decoder,
-            codec=codec,
-            persistent=persistent,
-            title=title or title_,
-            description=description or description_,
-            include_in_schema=include_in_schema,
             response_model=response_model,
             response_model_include=response_model_include,
             response_model_exclude=response_model_exclude,
@@ -274,36 +210,11 @@ class OutboxRouter(StreamRouter[Any]):
             response_model_exclude_unset=response_model_exclude_unset,
             response_model_exclude_defaults=response_model_exclude_defaults,
             response_model_exclude_none=response_model_exclude_none,
+            **options,
         )
         return cast("OutboxSubscriber", subscriber)
 
     @override
-    def publisher(  # names its options, as every broker's router does
-        self,
-        queue: str = "",
-        *,
-        topic: str | None = None,
-        headers: dict[str, Any] | None = None,
-        key: str | None = None,
-        priority: int = 0,
-        reply_to: str = "",
-        persistent: bool = True,
-        title: str | None = None,
-        description: str | None = None,
-        schema: Any | None = None,
-        include_in_schema: bool = True,
-    ) -> OutboxPublisher:
+    def publisher(self, queue: str = "", **options: Unpack[PublisherOptions]) -> OutboxPublisher:
         """As `OutboxBroker.publisher`."""
-        return self.broker.publisher(
-            queue,
-            topic=topic,
-            headers=headers,
-            key=key,
-            priority=priority,
-            reply_to=reply_to,
-            persistent=persistent,
-            title=title,
-            description=description,
-            schema=schema,
-            include_in_schema=include_in_schema,
-        )
+        return self.broker.publisher(queue, **options)

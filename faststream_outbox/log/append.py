@@ -14,13 +14,22 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
+from faststream_outbox.connections.caller import (
+    AnySession,
+    AnySyncSession,
+    CallerConnection,
+    Rows,
+    caller_connection,
+    caller_connection_sync,
+)
 from faststream_outbox.envelope import MAX_BODY_BYTES
 from faststream_outbox.errors import InvalidMessage, InvalidOption, MissingRight, OutboxError
 from faststream_outbox.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.sql import Statement, Statements, statements
-from faststream_outbox.sql.through import AnySession, AnySyncSession, Rows, Through, through, through_sync
-from faststream_outbox.wakeup.after_commit import tell_after_commit
+from faststream_outbox.sql.log_rows import Appended, AppendedWhole
+from faststream_outbox.sql.rows import column, named
+from faststream_outbox.wakeup.after_commit import call_after_commit, tell_after_commit
 from faststream_outbox.wakeup.hint import Hint
 
 OnDuplicate = Literal["error", "ignore"]
@@ -44,15 +53,18 @@ class Token:
     positions: tuple[int, ...]
 
 
+Written = Sequence[Appended] | Sequence[AppendedWhole]
+
+WHOLE = "append_whole"
 DIVISION_BY_ZERO = "22012"
 
 
-def _sql(opened: Through, tables: LogTables) -> Statements:
+def _sql(opened: CallerConnection, tables: LogTables) -> Statements:
     return statements("log", LogNames.of(tables, opened.schema_map))
 
 
 def _statement(
-    opened: Through, tables: LogTables, rows: Sequence[CheckedMessage], on_duplicate: OnDuplicate
+    opened: CallerConnection, tables: LogTables, rows: Sequence[CheckedMessage], on_duplicate: OnDuplicate
 ) -> tuple[Statement, dict[str, Any]]:
     sql = _sql(opened, tables)
     if len(rows) == 1 and not tables.is_partitioned:
@@ -68,7 +80,7 @@ def _statement(
     name = "append_to_partitions" if tables.is_partitioned else "append"
     if opened.is_autocommit and on_duplicate == "error":
         # Nothing could be taken back afterwards.
-        name = "append_whole"
+        name = WHOLE
     return sql[name], {
         "uris": [row.uri for row in rows],
         "slots": [row.slot for row in rows],
@@ -79,7 +91,9 @@ def _statement(
     }
 
 
-def _locks(opened: Through, tables: LogTables, rows: Sequence[CheckedMessage]) -> tuple[Statement, dict[str, Any]]:
+def _locks(
+    opened: CallerConnection, tables: LogTables, rows: Sequence[CheckedMessage]
+) -> tuple[Statement, dict[str, Any]]:
     numbers = sorted({_lock_number(row.uri) for row in rows})
     return _sql(opened, tables)["lock_keys"], {"class": _KEY_CLASS, "numbers": numbers}
 
@@ -88,15 +102,17 @@ def _lock_number(uri: str) -> int:
     return int.from_bytes(md5(uri.encode(), usedforsecurity=False).digest()[:4], signed=True)
 
 
-def _problem(rows: Sequence[CheckedMessage], written: Rows, on_duplicate: OnDuplicate) -> OutboxError | None:
+def _named(statement: Statement, rows: Rows) -> Written:
+    return named(AppendedWhole, rows) if statement.name == WHOLE else named(Appended, rows)
+
+
+def _problem(rows: Sequence[CheckedMessage], written: Written, on_duplicate: OnDuplicate) -> OutboxError | None:
     """Why what was written cannot stay, if it cannot."""
-    behind = [row[0] for row in written if row[0] <= (row[2] or 0)]
-    unnamed = sum(row.event_id is None for row in rows) - sum(row[1] is None for row in written)
-    if behind or unnamed:
-        # Behind every cursor, where nobody would ever read it; or in the place of another message, and left out.
+    if sum(row.event_id is None for row in rows) > sum(row.event_id is None for row in written):
+        # In the place of another message, and left out.
         return _behind()
     if len(written) < len(rows) and on_duplicate == "error":
-        there = _ids(row[1] for row in written)
+        there = _ids(row.event_id for row in written)
         return _duplicate(rows, {row.event_id for row in rows if row.event_id not in there})
     return None
 
@@ -104,7 +120,7 @@ def _problem(rows: Sequence[CheckedMessage], written: Rows, on_duplicate: OnDupl
 def _behind() -> SequenceBehind:
     return SequenceBehind(
         "The log's sequence gives out numbers that are taken already. The database is a copy without its "
-        "sequences: roll back and call setup(), or start a consumer, which mends it."
+        "sequences: roll back and call setup(), or start a consumer, which repairs it."
     )
 
 
@@ -133,10 +149,15 @@ def _refused(error: Exception, rows: Sequence[CheckedMessage]) -> list[str] | No
 def _reason(rows: Sequence[CheckedMessage], ids: Sequence[str], taken: Rows) -> OutboxError:
     if not taken and len(set(ids)) == len(ids):
         return _behind()
-    return _duplicate(rows, _ids(row[0] for row in taken))
+    return _duplicate(rows, _ids(column(taken)))
 
 
-def _wake(opened: Through, tell: Tell | None) -> None:
+def _wake(opened: CallerConnection, tell: Tell | None, committed: Callable[[], None] | None) -> None:
+    if committed is not None:
+        if opened.session is None or opened.is_autocommit:
+            committed()
+        else:
+            call_after_commit(opened.session, committed)
     if tell is None:
         return
     if opened.is_autocommit:
@@ -153,8 +174,9 @@ async def append(
     on_duplicate: OnDuplicate = "error",
     strict_key_order: bool = False,
     tell: Tell | None = None,
+    committed: Callable[[], None] | None = None,
 ) -> Token:
-    """Insert the messages in the session's transaction, in one statement."""
+    """Insert the messages in the session's transaction, in one statement; `committed` is called after its commit."""
     rows = _checked(messages, on_duplicate)
     if not rows:
         return Token(())
@@ -162,12 +184,13 @@ async def append(
         session = session()
     if isinstance(session, AsyncSession | AsyncConnection):
         # In one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
-        return await session.run_sync(_append, tables, rows, on_duplicate, strict_key_order, tell)
-    opened = await through(session, tables.log)
+        return await session.run_sync(_append, tables, rows, on_duplicate, strict_key_order, tell, committed)
+    opened = await caller_connection(session, tables.log)
     if strict_key_order:
         await opened.fetch(*_locks(opened, tables, rows))
+    statement, values = _statement(opened, tables, rows, on_duplicate)
     try:
-        written = await opened.fetch(*_statement(opened, tables, rows, on_duplicate))
+        written = _named(statement, await opened.fetch(statement, values))
     except Exception as error:
         ids = _refused(error, rows)
         if ids is None:
@@ -181,8 +204,8 @@ async def append(
         except MissingRight as error:
             raise _unwithdrawn(problem) from error
         raise problem
-    _wake(opened, tell)
-    return Token(tuple(row[0] for row in written))
+    _wake(opened, tell, committed)
+    return Token(tuple([row.position for row in written]))
 
 
 def append_sync(
@@ -193,10 +216,11 @@ def append_sync(
     on_duplicate: OnDuplicate = "error",
     strict_key_order: bool = False,
     tell: Tell | None = None,
+    committed: Callable[[], None] | None = None,
 ) -> Token:
     """As `append`, for a sync session or connection."""
     rows = _checked(messages, on_duplicate)
-    return _append(session, tables, rows, on_duplicate, strict_key_order, tell) if rows else Token(())
+    return _append(session, tables, rows, on_duplicate, strict_key_order, tell, committed) if rows else Token(())
 
 
 def _checked(messages: Sequence[OutboxMessage], on_duplicate: str) -> list[CheckedMessage]:
@@ -221,12 +245,14 @@ def _append(
     on_duplicate: OnDuplicate,
     strict_key_order: bool,
     tell: Tell | None,
+    committed: Callable[[], None] | None,
 ) -> Token:
-    opened = through_sync(session, tables.log)
+    opened = caller_connection_sync(session, tables.log)
     if strict_key_order:
         opened.fetch_sync(*_locks(opened, tables, rows))
+    statement, values = _statement(opened, tables, rows, on_duplicate)
     try:
-        written = opened.fetch_sync(*_statement(opened, tables, rows, on_duplicate))
+        written = _named(statement, opened.fetch_sync(statement, values))
     except Exception as error:
         ids = _refused(error, rows)
         if ids is None:
@@ -240,8 +266,8 @@ def _append(
         except MissingRight as error:
             raise _unwithdrawn(problem) from error
         raise problem
-    _wake(opened, tell)
-    return Token(tuple(row[0] for row in written))
+    _wake(opened, tell, committed)
+    return Token(tuple([row.position for row in written]))
 
 
 def _unwithdrawn(problem: OutboxError) -> OutboxError:
@@ -249,5 +275,5 @@ def _unwithdrawn(problem: OutboxError) -> OutboxError:
     return type(problem)(f"{problem} Roll the transaction back: the role may not DELETE what the call has written.")
 
 
-def _withdrawal(opened: Through, tables: LogTables, written: Rows) -> tuple[Statement, dict[str, Any]]:
-    return _sql(opened, tables)["withdraw"], {"positions": [row[0] for row in written]}
+def _withdrawal(opened: CallerConnection, tables: LogTables, written: Written) -> tuple[Statement, dict[str, Any]]:
+    return _sql(opened, tables)["withdraw"], {"positions": [row.position for row in written]}

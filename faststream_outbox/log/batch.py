@@ -1,12 +1,12 @@
-"""A batch: messages in hand, and what became of them until it is written. Made by readers, filled by `handling`."""
+"""A batch: messages in flight, and what became of them until it is written. Made by readers, filled by `executor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from faststream_outbox.log.blocked import Aside
+from faststream_outbox.log.deferral.blocked import Deferral
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.spans import Cursor, Span
+from faststream_outbox.log.sharing.spans import Cursor, Span
 from faststream_outbox.outcomes.outcome import Outcome
 
 Ended = tuple[Delivery, Outcome, float]
@@ -15,23 +15,23 @@ Ended = tuple[Delivery, Outcome, float]
 
 @dataclass(slots=True)
 class Batch:
-    """Messages in hand, the spans that they belong to, and where those stand when all of it is done."""
+    """Messages in flight, the spans that they belong to, and where those stand when all of it is done."""
 
     deliveries: list[Delivery]
     spans: list[Span]
     end: Cursor
     stamps: Mapping[int, datetime] = field(default_factory=dict)
     """When the ticks of these messages were made."""
-    is_aside: bool = False
-    """Whether these were set aside before."""
-    asides: list[Aside] = field(default_factory=list)
+    is_deferred: bool = False
+    """Whether these were deferred before."""
+    deferrals: list[Deferral] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
     halts: dict[int, Cursor] = field(default_factory=dict)
     """Slots that must not go on, and where they stop."""
     ended: list[Ended] = field(default_factory=list)
-    """What became of which, to be told once it is written."""
+    """What became of which, to be reported once it is written."""
     passed: int = 0
-    """How many were set aside because another one of their key waits."""
+    """How many were deferred because another one of their key waits."""
 
     @property
     def stopped(self) -> int:
@@ -40,4 +40,4 @@ class Batch:
 
     def forget(self) -> None:
         """It is written, or rolled back."""
-        self.asides, self.done, self.ended = [], [], []
+        self.deferrals, self.done, self.ended = [], [], []

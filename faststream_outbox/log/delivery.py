@@ -1,25 +1,38 @@
-"""A delivery: one message of the log in a group's hand.
+"""A delivery: one message of the log on its way through a group.
 
-Holds the row as it came from the driver and reads from it on demand. Handlers of the log's own API get
+Holds the row and decodes it on demand. Handlers of the log's own API get
 its `message`; FastStream's subscribers and `Outbox.deliveries` get the delivery itself and decide on it.
 Made by readers, settled by them too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox.connections.caller import AnySession
 from faststream_outbox.envelope import read_headers
 from faststream_outbox.log.message import UNREADABLE, OutboxMessage, read_payload, shown_payload
-from faststream_outbox.log.slots import key_of
-from faststream_outbox.log.spans import Cursor
+from faststream_outbox.log.sharing.slots import key_of
+from faststream_outbox.log.sharing.spans import Cursor
 from faststream_outbox.outcomes.outcome import DONE, Dead, Outcome, Retry
-from faststream_outbox.sql.wire import Row
+from faststream_outbox.sql.log_rows import ReadMessage, WaitingMessage
 
-if TYPE_CHECKING:
-    from faststream_outbox.log.handling import Handling
+
+class BatchEnd(Protocol):
+    """How the batch of a delivery ends in a handler's own transaction."""
+
+    async def begin_within(self, session: AsyncSession) -> None:
+        """Begin the transaction in which messages will be handled and finished, or raise `LeaseLost`."""
+
+    async def settle_within(self, session: AnySession, deliveries: "Sequence[Delivery]") -> None:
+        """Finish messages in that transaction, or raise `LeaseLost`."""
+
+    async def commit(self, session: AsyncSession) -> None:
+        """Commit it, or raise."""
 
 
 class Delivery:
@@ -30,10 +43,10 @@ class Delivery:
         "_headers",
         "_row",
         "attempts",
+        "batch_run",
         "decision",
         "error",
         "first_attempt_at",
-        "handling",
         "is_running",
         "position",
         "queue",
@@ -42,14 +55,14 @@ class Delivery:
         "uri",
     )
 
-    def __init__(self, row: Row, topic: str) -> None:
+    def __init__(self, row: ReadMessage | WaitingMessage, topic: str) -> None:
         self._row = row
         self._headers: dict[str, Any] | None = None
         self._ahead: OutboxMessage | None = None
-        self.tick: int = row[0]
-        self.position: int = row[1]
-        self.uri: str = row[2]
-        self.slot: int = row[3]
+        self.tick = row.tick
+        self.position = row.position
+        self.uri = row.uri
+        self.slot = row.slot
         self.queue = topic
         """The topic or the URI that its group reads."""
         self.attempts: int = 0
@@ -57,15 +70,15 @@ class Delivery:
         self.first_attempt_at: datetime | None = None
         self.decision: Outcome | None = None
         self.error: BaseException | None = None
-        self.handling: Handling | None = None
+        self.batch_run: BatchEnd | None = None
         self.is_running = False
-        """Whether it was told that its handler began, and not yet what became of it."""
+        """Whether the start of its handler was reported, and not yet what became of it."""
 
     @classmethod
-    def waiting(cls, row: Row, topic: str) -> "Delivery":
-        """One that was set aside."""
+    def waiting(cls, row: WaitingMessage, topic: str) -> "Delivery":
+        """One that was deferred."""
         delivery = cls(row, topic)
-        delivery.attempts, delivery.first_attempt_at = row[10], row[11]
+        delivery.attempts, delivery.first_attempt_at = row.attempts, row.first_attempt_at
         return delivery
 
     @property
@@ -78,37 +91,34 @@ class Delivery:
         """The metadata."""
         headers = self._headers
         if headers is None:
-            headers = self._headers = read_headers(self._row[6])
+            headers = self._headers = read_headers(self._row.metadata)
         return headers
 
     @property
     def payload(self) -> bytes:
         """The payload as bytes; JSON as its text."""
-        text: str | None = self._row[4]
-        body: bytes = text.encode() if text is not None else bytes(self._row[5])
-        return body
+        text = self._row.payload
+        return text.encode() if text is not None else bytes(self._row.body or b"")
 
     @property
     def is_json(self) -> bool:
         """Whether the payload was published as a JSON value."""
-        return self._row[4] is not None
+        return self._row.payload is not None
 
     @property
     def created_at(self) -> datetime:
         """When it was published."""
-        moment: datetime = self._row[8]
-        return moment
+        return self._row.created_at
 
     @property
     def message_id(self) -> UUID:
         """The event_id of the publisher, or an id made of the position: the same every time."""
-        event_id: UUID | None = self._row[7]
-        return event_id or uuid5(NAMESPACE_OID, f"outbox:{self.position}")
+        return self._row.event_id or uuid5(NAMESPACE_OID, f"outbox:{self.position}")
 
     @property
     def has_event_id(self) -> bool:
         """Whether its id is the publisher's own, and not made of a position that other logs have too."""
-        return self._row[7] is not None
+        return self._row.event_id is not None
 
     @property
     def key(self) -> str | None:
@@ -152,8 +162,8 @@ class Delivery:
     def _message(self, read: Callable[[str | None, bytes | None, Mapping[str, Any]], Any]) -> OutboxMessage:
         row = self._row
         metadata = dict(self.headers)
-        payload = read(row[4], row[5], metadata)
-        return OutboxMessage(self.uri, payload, metadata, row[8], self.position, row[9], self.tick)
+        payload = read(row.payload, row.body, metadata)
+        return OutboxMessage(self.uri, payload, metadata, row.created_at, self.position, row.transaction_id, self.tick)
 
     def decide(self, outcome: Outcome) -> None:
         """Settle it so, unless that was decided already."""
@@ -169,7 +179,7 @@ class Delivery:
         self.decide(Retry(delay, self.error, counts))
 
     def park(self, error: BaseException | None = None) -> None:
-        """Failed for good: set it aside for an operator."""
+        """Failed for good: defer it for an operator."""
         self.decide(Dead(error=error or self.error))
 
     async def __aenter__(self) -> OutboxMessage:

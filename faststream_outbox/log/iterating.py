@@ -1,16 +1,15 @@
 """Reading a group message by message, with `async for`.
 
-What was handled before the next message is asked for is acknowledged; the message in hand when the loop
+What was handled before the next message is asked for is acknowledged; the message in flight when the loop
 is left, by `break`, by an error or by a kill, comes again. Progress is written a few times a second while
 messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__` and `Outbox.deliveries`.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 
-from faststream_outbox.log.care import noted, survived
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.handling import Handling
+from faststream_outbox.log.executor import BatchRun
+from faststream_outbox.log.guarded import noted, survived
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.outcomes.outcome import DONE, Outcome, Release
 from faststream_outbox.service import unbroken
@@ -22,52 +21,40 @@ async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> Asyn
     """Deliveries of a group, for ever; one that is not decided on ends as `undecided`."""
     client = reader.client
     await client.attach(reader)
+    is_idle = True
     try:
         while True:
             if reader.is_unsettled:
                 await reader.join()
-            batch = await reader.next_batch(is_idle=True)
+            batch = await reader.next_batch(is_idle=is_idle)
+            is_idle = False
             if batch is None:
-                await reader.write_progress()
-                await _pause(reader)
+                is_idle = await reader.wait()
                 continue
-            handing = _Handing(Handling(reader, batch), undecided)
-            in_hand: Delivery | None = None
+            handing = _Handing(BatchRun(reader, batch), undecided)
+            in_flight: Delivery | None = None
             try:
                 for delivery in batch.deliveries:
                     if not handing.takes(delivery):
                         continue
-                    with_care = delivery.slot in reader.holding.care
+                    with_care = delivery.slot in reader.leases.crash_guard
                     may_run = await handing.note(delivery) if with_care else True
                     if may_run is None:
                         break
                     if may_run:
-                        in_hand = delivery
+                        in_flight = delivery
                         if handing.can_be_read(delivery):
                             yield delivery
-                        in_hand = None
+                        in_flight = None
                         await handing.settle(delivery)
                     if with_care and not handing.is_over:
                         await handing.survive(delivery)
                     if handing.is_over:
                         break
             finally:
-                await unbroken(handing.end(in_hand))
+                await unbroken(handing.end(in_flight))
     finally:
         await unbroken(_leave(reader))
-
-
-async def _pause(reader: Reader) -> None:
-    due = reader.blocked.next_due()
-    pause = reader.options.poll_interval
-    if due is not None:
-        pause = max(0.001, min(pause, due - asyncio.get_running_loop().time()))
-    try:
-        async with asyncio.timeout(pause):
-            await reader.wake.wait()
-        reader.wake.clear()
-    except TimeoutError:
-        pass
 
 
 async def _leave(reader: Reader) -> None:
@@ -80,17 +67,17 @@ async def _leave(reader: Reader) -> None:
 class _Handing:
     """One batch on its way through the loop of a caller."""
 
-    def __init__(self, handling: Handling, undecided: Outcome) -> None:
-        self._handling = handling
+    def __init__(self, batch_run: BatchRun, undecided: Outcome) -> None:
+        self._batch_run = batch_run
         self._undecided = undecided
         self._count = 0
         self.is_over = False
 
     def takes(self, delivery: Delivery) -> bool:
         """Whether it may be handed out now; if not, it is dealt with."""
-        if self._handling.may_run(delivery):
+        if self._batch_run.may_run(delivery):
             return True
-        self._handling.reached = delivery.cursor
+        self._batch_run.reached = delivery.cursor
         self._count += 1
         return False
 
@@ -103,14 +90,14 @@ class _Handing:
 
     async def note(self, delivery: Delivery) -> bool | None:
         """Note that it is about to be handed out; False if it is over, None if it is lost."""
-        may_run = await noted(self._handling, delivery)
+        may_run = await noted(self._batch_run, delivery)
         if may_run is False:
             self._count += 1
         return may_run
 
     async def survive(self, delivery: Delivery) -> None:
         """Write at once what became of it."""
-        await survived(self._handling, delivery)
+        await survived(self._batch_run, delivery)
 
     async def settle(self, delivery: Delivery) -> None:
         """The caller is done with it."""
@@ -118,15 +105,15 @@ class _Handing:
         if isinstance(outcome, Release):
             self.is_over = True
             return
-        self._handling.end(delivery, outcome)
-        self._handling.reached = delivery.cursor
+        self._batch_run.end(delivery, outcome)
+        self._batch_run.reached = delivery.cursor
         self._count += 1
-        if outcome is not DONE or self._handling.is_time_to_settle():
-            await self._handling.write()
+        if outcome is not DONE or self._batch_run.is_time_to_settle():
+            await self._batch_run.write()
 
-    async def end(self, in_hand: Delivery | None) -> None:
-        """Write how far the caller came; a decision on the delivery in hand counts, although nobody asks for more."""
-        if in_hand is not None and in_hand.decision is not None:
-            await self.settle(in_hand)
-        is_whole = self._count == len(self._handling.batch.deliveries)
-        await self._handling.finish(is_whole=is_whole, release=False)
+    async def end(self, in_flight: Delivery | None) -> None:
+        """Write how far the caller came; a decision on the delivery in flight counts, although nobody asks for more."""
+        if in_flight is not None and in_flight.decision is not None:
+            await self.settle(in_flight)
+        is_whole = self._count == len(self._batch_run.batch.deliveries)
+        await self._batch_run.finish(is_whole=is_whole, release=False)

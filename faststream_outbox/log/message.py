@@ -13,7 +13,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from faststream_outbox.envelope import MAX_BODY_BYTES
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
-from faststream_outbox.log.slots import checked_uri, slot_of
+from faststream_outbox.log.sharing.slots import checked_uri, slot_of
 
 EVENT_ID = "event_id"
 CONTENT_TYPE = "content-type"
@@ -135,7 +135,7 @@ def read_payload(text: str | None, body: bytes | None, metadata: Mapping[str, An
 
 
 def shown_payload(text: str | None, body: bytes | None, metadata: Mapping[str, Any]) -> Any:
-    """The payload of a row for somebody who only looks: the text itself where it cannot be read."""
+    """The payload of a row for somebody who only wants to see it: the text itself where it cannot be read."""
     try:
         return read_payload(text, body, metadata)
     except UNREADABLE:

@@ -1,8 +1,8 @@
 """`Outbox`: the ordered log, for applications without FastStream.
 
-`publish` writes in the caller's transaction. `dispatch` handles one batch, `run` handles until it is told
+`publish` writes in the caller's transaction. `dispatch` handles one batch, `run` handles until it is asked
 to stop, `async for` hands out messages one by one. Every consumer group reads everything, in order per URI,
-and can be put anywhere in the log. A handler that raises has its message set aside, and tried again later.
+and can be put anywhere in the log. A handler that raises has its message deferred, and tried again later.
 """
 
 import asyncio
@@ -15,22 +15,26 @@ from typing import Any, overload
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
-from faststream_outbox.errors import InvalidOptionType, LeaseLost
+from faststream_outbox.connections.caller import AnySession, AnySyncSession
+from faststream_outbox.errors import InvalidOption, InvalidOptionType, LeaseLost
 from faststream_outbox.events import Events
+from faststream_outbox.janitor import Retention, checked_retention
+from faststream_outbox.log.admin.groups import Groups
+from faststream_outbox.log.admin.operators import GroupAdmin, group_of
+from faststream_outbox.log.admin.partitions import creating, has_parts, make_rest
 from faststream_outbox.log.append import OnDuplicate, Token, append, append_sync
 from faststream_outbox.log.client import LogClient
 from faststream_outbox.log.consumer import Consumer
+from faststream_outbox.log.deferral.parked import Parking
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.dispatching import Dispatched, Subscriber, Tally, plainly
-from faststream_outbox.log.handling import Handling
+from faststream_outbox.log.executor import BatchRun
 from faststream_outbox.log.iterating import deliveries
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.options import CRASH_LIMIT, OnParked, ReadOptions, Start, checked_share
-from faststream_outbox.log.parking import Parking
-from faststream_outbox.log.partitions import creating
 from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.slots import partition
-from faststream_outbox.log.standing import Standing, group_of
+from faststream_outbox.log.renewer import renew_leases
+from faststream_outbox.log.sharing.slots import partition
 from faststream_outbox.log.transactional import TransactionalSubscriber, handle_in_transaction
 from faststream_outbox.options import check_seconds
 from faststream_outbox.outcomes.apart import apart
@@ -40,11 +44,11 @@ from faststream_outbox.outcomes.outcome import DONE
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY
 from faststream_outbox.schema.check import validate_log_schema
 from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox.schema.names import schema_map_of, schema_of
 from faststream_outbox.service import unbroken
-from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 
-class Outbox(Standing):
+class Outbox(GroupAdmin):
     """An ordered log on PostgreSQL, with consumer groups.
 
     session_pool: an AsyncEngine, or an async_sessionmaker that is bound to one; it stays yours.
@@ -64,6 +68,7 @@ class Outbox(Standing):
     listen_dsn: another address for LISTEN, past a pooler.
     events: an Events of your own; None makes one, and logs what is noteworthy.
     last_exception_renderer: makes the text that is stored and logged of an error; None takes its repr.
+    retention: what processes that read delete by themselves, and when; None deletes nothing.
     """
 
     def __init__(
@@ -86,7 +91,12 @@ class Outbox(Standing):
         listen_dsn: str | None = None,
         events: Events | None = None,
         last_exception_renderer: Renderer | None = None,
+        retention: Retention | None = None,
     ) -> None:
+        policy = checked_retention(retention)
+        if policy is not None and policy.dead_letters is not None:
+            msg = "Retention(dead_letters=…) is for queues: give it to the broker or to an OutboxClient."
+            raise InvalidOption(msg)
         self.engine = _engine_of(session_pool)
         self.tables = tables or make_log_tables(MetaData(schema=schema), outbox_table, offsets_table)
         self.options = ReadOptions(
@@ -99,25 +109,30 @@ class Outbox(Standing):
             crash_limit=crash_limit,
         )
         self._strict = strict_key_order
-        self.client = LogClient(
+        self.client = self._operated = LogClient(
             self.engine,
             self.tables,
             events=events,
             listen=listen,
             listen_dsn=listen_dsn,
             last_exception_renderer=last_exception_renderer,
+            retention=policy,
         )
         self.parked = Parking(self.client)
+        self.groups = Groups(self.client)
 
     async def setup(self) -> None:
-        """Create what is missing of the tables, and mend the sequence after a copy that did not carry it.
+        """Create what is missing of the tables, and repair the sequence after a copy that did not carry it.
 
         Many processes may call it at once, and at every start. It writes no row, so that data can be restored after it.
         """
         metadata = self.tables.log.metadata
         async with creating(self.engine, self.tables) as connection:
             await connection.run_sync(lambda sync: metadata.create_all(sync, tables=list(self.tables.all)))
-        await self.client.sequencer.look(make_head=False)
+            schema = schema_of(self.tables.log, schema_map_of(self.engine))
+            if self.tables.is_partitioned and not await has_parts(connection, self.tables, schema):
+                await make_rest(connection, self.tables, schema)
+        await self.client.sequencer.progress(make_head=False)
 
     async def validate_schema(self, *, check_rights: bool = False) -> None:
         """Raise `SchemaMismatch` with every difference and its fix, if the tables are not as they should be.
@@ -221,7 +236,7 @@ class Outbox(Standing):
         share = partition(*checked_share(worker_id, num_workers, "worker_id and num_workers"))
         reader = self._reader(consumer_group, uri, fixed=share)
         tally = Tally()
-        reader.told = tally.hear
+        reader.reported = tally.hear
         renewing = self._renew_by_and_by(reader)
         try:
             await reader.arrange()
@@ -236,9 +251,9 @@ class Outbox(Standing):
             if transactional:
                 with suppress(LeaseLost):
                     # Rolled back, or done before without our hearing of it: the next dispatch begins at the truth.
-                    await handle_in_transaction(Handling(reader, batch), subscriber)
+                    await handle_in_transaction(BatchRun(reader, batch), subscriber)
             else:
-                await Handling(reader, batch).run(plainly(subscriber), release=True)
+                await BatchRun(reader, batch).run(plainly(subscriber), release=True)
             return tally.dispatched(batch.passed + batch.stopped)
         finally:
             renewing()
@@ -252,7 +267,7 @@ class Outbox(Standing):
 
         def renew() -> None:
             nonlocal timer
-            running.add(loop.create_task(reader.holding.renew()))
+            running.add(loop.create_task(renew_leases(self.client.connection, [reader.leases])))
             timer = loop.call_later(reader.options.lease_ttl_seconds / 4, renew)
 
         def end() -> None:
@@ -286,8 +301,8 @@ class Outbox(Standing):
         process_id: which of the processes with fixed shares this is, from 0 on.
         num_processes: how many of them there are; 1 is no fixed shares.
         concurrency: how many messages are handled at the same time, each of another URI.
-        poll_interval: seconds between looks when nothing was heard of; not the latency.
-        stop_event: ends it when set; messages in hand are finished.
+        poll_interval: seconds between reads when there is no news; not the latency.
+        stop_event: ends it when set; messages in flight are finished.
         transactional: give the subscriber a session whose commit also moves the group on.
         handler_timeout: seconds after which a call of the subscriber is cancelled and has failed; None is no limit.
         """
@@ -308,7 +323,7 @@ class Outbox(Standing):
             await Consumer.start_all(consumers)
             await stopped.wait()
         except asyncio.CancelledError:
-            # Now is now: messages in hand are left to the next one who reads.
+            # Now is now: messages in flight are left to the next one who reads.
             await asyncio.shield(_stopped(consumers, timeout=0.0))
             raise
         await _stopped(consumers, timeout=None)
@@ -327,7 +342,7 @@ class Outbox(Standing):
             async for delivery in handed:
                 yield delivery.message
         finally:
-            await handed.aclose()  # type: ignore[attr-defined]
+            await handed.aclose()  # type: ignore[attr-defined]  # a generator, said to be an iterator
 
     def deliveries(self, consumer_group: str = "", uri: str = "") -> AsyncIterator[Delivery]:
         """Deliveries of a group, for ever: `async with delivery as message`, or ack, nack and park by hand.
@@ -360,13 +375,13 @@ async def _stopped(consumers: Sequence[Consumer], timeout: float | None) -> None
 
 async def _given_back(reader: Reader) -> None:
     await reader.write_progress(release=True)
-    if reader.holding.spans or reader.is_unsettled:
-        await reader.holding.give_back()
+    if reader.leases.spans or reader.is_unsettled:
+        await reader.leases.give_back()
 
 
-def _handler(subscriber: Any, *, transactional: bool) -> Callable[[Handling], Awaitable[None]]:
+def _handler(subscriber: Any, *, transactional: bool) -> Callable[[BatchRun], Awaitable[None]]:
     if transactional:
-        return lambda handling: handle_in_transaction(handling, subscriber)
+        return lambda batch_run: handle_in_transaction(batch_run, subscriber)
 
     call = plainly(subscriber)
-    return lambda handling: handling.run(call)
+    return lambda batch_run: batch_run.run(call)

@@ -11,10 +11,10 @@ from typing import Any
 from faststream_outbox.log.client import LogClient
 from faststream_outbox.log.consumer import Consumer
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.handling import Handling
-from faststream_outbox.log.holding import Group
+from faststream_outbox.log.executor import BatchRun
 from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.reader import Reader
+from faststream_outbox.log.sharing.leases import Group
 from faststream_outbox.outcomes.apart import apart
 from faststream_outbox.outcomes.outcome import Outcome
 
@@ -38,11 +38,11 @@ class LogWorker:
     ) -> None:
         call = apart(handle)
 
-        def one_by_one(handling: Handling) -> Awaitable[None]:
-            return handling.run(call)
+        def one_by_one(batch_run: BatchRun) -> Awaitable[None]:
+            return batch_run.run(call)
 
-        def all_at_once(handling: Handling) -> Awaitable[None]:
-            return handling.run_whole(call)
+        def all_at_once(batch_run: BatchRun) -> Awaitable[None]:
+            return batch_run.run_whole(call)
 
         self._client = client
         self._stopping: asyncio.Task[None] | None = None
@@ -57,7 +57,7 @@ class LogWorker:
         await Consumer.start_all(self.consumers)
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Finish what is in hand, give the slots back, and consume no more.
+        """Finish what is in flight, give the slots back, and consume no more.
 
         Called from a handler of its own it returns at once, and the worker stops when that has ended.
         """

@@ -4,13 +4,18 @@
 listeners and loops as well. A meter only: spans come from `faststream_outbox.opentelemetry`.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from faststream.opentelemetry.consts import ERROR_TYPE, MESSAGING_DESTINATION_PUBLISH_NAME, OTEL_SCHEMA
 from opentelemetry import metrics
-from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, MeterProvider, Observation
 
 from faststream_outbox.metrics.recorder import Recorder, Status, Tags
+from faststream_outbox.metrics.sample import Reading
+from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
 from faststream_outbox.metrics.series import ALL_SERIES, Series
 
 __all__ = ["OpenTelemetryRecorder"]
@@ -29,8 +34,9 @@ class OpenTelemetryRecorder(Recorder):
         meter: Meter | None = None,
         include_messages_counters: bool = False,
         include_bus_metrics: bool = True,
+        sample_every: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(sample_every)
         self._place: object = meter or meter_provider or metrics.get_meter_provider()
         if meter is None:
             meter = metrics.get_meter("faststream_outbox", meter_provider=meter_provider, schema_url=OTEL_SCHEMA)
@@ -39,6 +45,9 @@ class OpenTelemetryRecorder(Recorder):
         self._gauges: dict[str, metrics._Gauge] = {}
         for series in ALL_SERIES:
             self._create(series, meter)
+        self._sampled: dict[str, list[Observation]] = {}
+        for series in SAMPLED_SERIES if sample_every is not None else ():
+            meter.create_observable_gauge(series.instrument, [partial(self._observed, series.name)], "1", series.help)
         self._running = meter.create_up_down_counter(
             "messaging.outbox.in_process", "message", "Messages whose handler runs."
         )
@@ -50,20 +59,32 @@ class OpenTelemetryRecorder(Recorder):
                 self._counters[series.name] = meter.create_counter(series.instrument, "1", series.help)
             case "gauge":
                 self._gauges[series.name] = meter.create_gauge(series.instrument, "1", series.help)
-            case "seconds":
-                self._durations[series.name] = meter.create_histogram(series.instrument, "s", series.help)
+            case "seconds" | "amount":
+                unit = "s" if series.kind == "seconds" else "1"
+                self._durations[series.name] = _histogram(meter, series.instrument, unit, series)
 
     def _tell(self, series: Series, labels: Mapping[str, str], tags: Tags, value: float = 1) -> None:
-        attributes = {**SYSTEM, **labels}
         if series.of_handler:
-            attributes |= _handler(tags)
+            labels = {**labels, **_handler(tags)}
+        attributes = {**SYSTEM, **self._bounded(labels)}
         match series.kind:
             case "counter":
                 self._counters[series.name].add(value, attributes)
             case "gauge":
                 self._gauges[series.name].set(value, attributes)
-            case "seconds":
+            case "seconds" | "amount":
                 self._durations[series.name].record(value, attributes)
+
+    def show(self, readings: Sequence[Reading]) -> None:
+        """Have these observed from now on."""
+        sampled: dict[str, list[Observation]] = {}
+        for reading in readings:
+            observation = Observation(reading.value, {**SYSTEM, **reading.labels})
+            sampled.setdefault(reading.series.name, []).append(observation)
+        self._sampled = sampled
+
+    def _observed(self, name: str, _: CallbackOptions) -> Sequence[Observation]:
+        return self._sampled.get(name, ())
 
     @property
     def counts_in(self) -> object:
@@ -71,16 +92,21 @@ class OpenTelemetryRecorder(Recorder):
         return self._place if self._bus is not None else None
 
     def _on_start(self, tags: Tags, *, bus: bool) -> None:
-        self._running.add(1, {**SYSTEM, **_handler(tags)})
+        self._running.add(1, {**SYSTEM, **self._bounded(_handler(tags))})
 
     def _on_end(self, tags: Tags, status: Status | None, *, bus: bool) -> None:
-        self._running.add(-1, {**SYSTEM, **_handler(tags)})
+        self._running.add(-1, {**SYSTEM, **self._bounded(_handler(tags))})
         if self._bus is not None and bus and status is not None:
-            self._bus.processed(tags)
+            self._bus.processed(self._of_bus(tags))
 
     def _on_publish(self, tags: Tags) -> None:
         if self._bus is not None:
-            self._bus.published(tags)
+            self._bus.published(self._of_bus(tags))
+
+    def _of_bus(self, tags: Tags) -> Tags:
+        queue = self._bounds.bounded(DESTINATION, str(tags.get("queue", "")))
+        kind = tags.get("exception_type")
+        return {**tags, "queue": queue} | ({"exception_type": self._bounds.bounded(ERROR_TYPE, kind)} if kind else {})
 
 
 class _Bus:
@@ -125,7 +151,15 @@ def _handler(tags: Tags) -> dict[str, str]:
     return {
         MESSAGING_DESTINATION_PUBLISH_NAME: str(tags.get("queue", "")),
         "subscriber": str(tags.get("subscriber", "")),
+        **({"group": str(tags["group"])} if tags.get("group") else {}),
     }
+
+
+def _histogram(meter: Meter, name: str, unit: str, series: Series) -> Histogram:
+    # Older versions take no advice on buckets: what they have is for milliseconds.
+    takes_advice = "explicit_bucket_boundaries_advisory" in inspect.signature(meter.create_histogram).parameters
+    advice: dict[str, Any] = {"explicit_bucket_boundaries_advisory": series.buckets} if takes_advice else {}
+    return meter.create_histogram(name, unit, series.help, **advice)
 
 
 def _failure(tags: Tags) -> dict[str, str]:

@@ -6,6 +6,7 @@ middleware has it; in the outbox's own it is the subscriber's name. Recorders th
 they must agree on `custom_labels`.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 
 from faststream.prometheus.container import MetricsContainer
@@ -15,14 +16,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.metrics.recorder import Recorder, Status, Tags
+from faststream_outbox.metrics.sample import Reading
+from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
 from faststream_outbox.metrics.series import ALL_SERIES, Series
 
 __all__ = ["PrometheusRecorder"]
 
 SYSTEM = "outbox"
-OUTAGE_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 
 Metric = Counter | Gauge | Histogram
+
+# There a gauge cannot be taken away; those of the process that asked last are shown.
+_SHARES_A_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
 class PrometheusRecorder(Recorder):
@@ -37,12 +42,16 @@ class PrometheusRecorder(Recorder):
         received_messages_size_buckets: Sequence[float] | None = None,
         custom_labels: Mapping[str, str | Callable[[Tags], str]] | None = None,
         include_bus_metrics: bool = True,
+        sample_every: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(sample_every)
         self._custom = dict(custom_labels or {})
         self._app_name = app_name or metrics_prefix
         names = ("app_name", "broker", *self._custom)
         self._own = {series.name: _metric(series, registry, metrics_prefix, names) for series in ALL_SERIES}
+        if sample_every is not None:
+            self._own |= {series.name: _metric(series, registry, metrics_prefix, names) for series in SAMPLED_SERIES}
+        self._shown: dict[tuple[str, tuple[str, ...]], Gauge] = {}
         self._place = (registry, metrics_prefix)
         self._bus: MetricsManager | None = None
         if include_bus_metrics:
@@ -58,9 +67,9 @@ class PrometheusRecorder(Recorder):
         return {name: value(tags) if callable(value) else value for name, value in self._custom.items()}
 
     def _tell(self, series: Series, labels: Mapping[str, str], tags: Tags, value: float = 1) -> None:
-        values = {"app_name": self._app_name, "broker": SYSTEM, **labels, **self._labels(tags)}
         if series.of_handler:
-            values["handler"] = str(tags.get("subscriber", ""))
+            labels = {**labels, "handler": str(tags.get("subscriber", "")), "group": str(tags.get("group", ""))}
+        values = {"app_name": self._app_name, "broker": SYSTEM, **self._bounded(labels), **self._labels(tags)}
         metric = self._own[series.name].labels(**values)
         if isinstance(metric, Counter):
             metric.inc(value)
@@ -68,6 +77,20 @@ class PrometheusRecorder(Recorder):
             metric.set(value)
         else:
             metric.observe(value)
+
+    def show(self, readings: Sequence[Reading]) -> None:
+        """Set gauges, and take away those that are no more."""
+        shown: dict[tuple[str, tuple[str, ...]], Gauge] = {}
+        for reading in readings:
+            gauge = self._own.get(reading.series.name)
+            if isinstance(gauge, Gauge):
+                values = {"app_name": self._app_name, "broker": SYSTEM, **reading.labels, **self._labels({})}
+                gauge.labels(**values).set(reading.value)
+                shown[reading.series.name, tuple(values[name] for name in gauge._labelnames)] = gauge
+        for (name, place), gauge in self._shown.items():
+            if (name, place) not in shown and not _SHARES_A_DIRECTORY:
+                gauge.remove(*place)
+        self._shown = shown
 
     @property
     def counts_in(self) -> object:
@@ -77,7 +100,7 @@ class PrometheusRecorder(Recorder):
     def _on_start(self, tags: Tags, *, bus: bool) -> None:
         if self._bus is None or not bus:
             return
-        handler, custom = str(tags.get("queue", "")), self._labels(tags)
+        handler, custom = self._queue(tags), self._labels(tags)
         self._bus.add_received_message(SYSTEM, handler, 1, **custom)
         self._bus.observe_received_messages_size(SYSTEM, handler, int(tags.get("size_bytes", 0)), **custom)
         self._bus.add_received_message_in_process(SYSTEM, handler, 1, **custom)
@@ -85,7 +108,7 @@ class PrometheusRecorder(Recorder):
     def _on_end(self, tags: Tags, status: Status | None, *, bus: bool) -> None:
         if self._bus is None or not bus:
             return
-        handler, custom = str(tags.get("queue", "")), self._labels(tags)
+        handler, custom = self._queue(tags), self._labels(tags)
         self._bus.remove_received_message_in_process(SYSTEM, handler, 1, **custom)
         if status is None:
             return
@@ -93,24 +116,29 @@ class PrometheusRecorder(Recorder):
         if tags.get("duration_seconds") is not None:
             self._bus.observe_received_processed_message_duration(tags["duration_seconds"], SYSTEM, handler, **custom)
         if tags.get("exception_type"):
-            self._bus.add_received_processed_message_exception(SYSTEM, handler, tags["exception_type"], **custom)
+            kind = self._bounds.bounded("exception_type", tags["exception_type"])
+            self._bus.add_received_processed_message_exception(SYSTEM, handler, kind, **custom)
 
     def _on_publish(self, tags: Tags) -> None:
         if self._bus is None:
             return
-        queue, custom = str(tags.get("queue", "")), self._labels(tags)
+        queue, custom = self._queue(tags), self._labels(tags)
         status = PublishingStatus(tags.get("status", "success"))
         self._bus.add_published_message(SYSTEM, queue, status, int(tags.get("count", 1)), **custom)
         if tags.get("duration_seconds") is not None:
             self._bus.observe_published_message_duration(tags["duration_seconds"], SYSTEM, queue, **custom)
         if tags.get("exception_type"):
-            self._bus.add_published_message_exception(SYSTEM, queue, tags["exception_type"], **custom)
+            kind = self._bounds.bounded("exception_type", tags["exception_type"])
+            self._bus.add_published_message_exception(SYSTEM, queue, kind, **custom)
+
+    def _queue(self, tags: Tags) -> str:
+        return self._bounds.bounded("queue", str(tags.get("queue", "")))
 
 
 def _metric(series: Series, registry: CollectorRegistry, prefix: str, names: tuple[str, ...]) -> Metric:
     """The series in this registry; the one that is there already, where a recorder of another broker made it."""
     name = f"{prefix}_outbox_{series.name}"
-    labels = (*names, *(("handler",) if series.of_handler else ()), *series.labels)
+    labels = (*names, *(("handler", "group") if series.of_handler else ()), *series.labels)
     there = registry._names_to_collectors.get(name)
     if there is not None:
         return _same(there, name, labels)
@@ -118,9 +146,9 @@ def _metric(series: Series, registry: CollectorRegistry, prefix: str, names: tup
         case "counter":
             return Counter(name, series.help, labels, registry=registry)
         case "gauge":
-            return Gauge(name, series.help, labels, registry=registry)
-        case "seconds":
-            return Histogram(name, series.help, labels, registry=registry, buckets=OUTAGE_SECONDS)
+            return Gauge(name, series.help, labels, registry=registry, multiprocess_mode=series.over_processes)
+        case "seconds" | "amount":
+            return Histogram(name, series.help, labels, registry=registry, buckets=series.buckets)
 
 
 def _same(there: object, name: str, labels: tuple[str, ...]) -> Metric:

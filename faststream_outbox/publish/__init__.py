@@ -6,8 +6,8 @@ sent. `cancel_timer` takes back a message that nobody holds yet. Called by the b
 applications that use the engine alone.
 """
 
+from faststream_outbox.connections.caller import AnySession, AnySyncSession
 from faststream_outbox.publish.cancel import cancel_timer, cancel_timer_sync
 from faststream_outbox.publish.put import publish, publish_sync
-from faststream_outbox.sql.through import AnySession, AnySyncSession
 
 __all__ = ["AnySession", "AnySyncSession", "cancel_timer", "cancel_timer_sync", "publish", "publish_sync"]

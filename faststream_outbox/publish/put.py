@@ -2,18 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
+from faststream_outbox.connections.caller import (
+    AnySession,
+    AnySyncSession,
+    CallerConnection,
+    caller_connection,
+    caller_connection_sync,
+)
 from faststream_outbox.envelope import CheckedEnvelope, Envelope
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import Published
+from faststream_outbox.events.types import Published
 from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
-from faststream_outbox.sql.through import AnySession, AnySyncSession, Through, through, through_sync
-from faststream_outbox.wakeup.after_commit import tell_after_commit
+from faststream_outbox.wakeup.after_commit import call_after_commit, tell_after_commit
 from faststream_outbox.wakeup.hint import Hint, notices
 from faststream_outbox.wakeup.wakeups import Wakeups
 
@@ -26,7 +33,18 @@ async def publish(
     events: Events | None = None,
 ) -> list[int | None]:
     """Insert the messages in the session's transaction; returns their ids, None where a timer_id was taken."""
-    rows = checked_batch(envelopes)
+    return await publish_rows(session, table, checked_batch(envelopes), wakeups=wakeups, events=events)
+
+
+async def publish_rows(
+    session: AnySession,
+    table: Table,
+    rows: Sequence[CheckedEnvelope],
+    *,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """As `publish`, for rows that `checked_batch` has made."""
     if not rows:
         return []
     if isinstance(session, async_scoped_session):
@@ -34,7 +52,7 @@ async def publish(
     if isinstance(session, AsyncSession | AsyncConnection):
         # All in one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
         return await session.run_sync(_put, table, rows, wakeups, events)
-    opened = await through(session, table)
+    opened = await caller_connection(session, table)
     began = perf_counter()
     ids: list[int | None] = []
     try:
@@ -44,7 +62,7 @@ async def publish(
     except BaseException as error:
         tell_published(events, rows, began, error)
         raise
-    tell_published(events, rows, began)
+    tell_committed(opened, events, rows, ids, began)
     for values in _wake(opened, rows, ids, wakeups):
         await opened.fetch(opened.sql("publish", "notify_both"), values)
     return ids
@@ -58,7 +76,18 @@ def publish_sync(
     events: Events | None = None,
 ) -> list[int | None]:
     """As `publish`, for a sync session or connection."""
-    rows = checked_batch(envelopes)
+    return publish_rows_sync(session, table, checked_batch(envelopes), wakeups=wakeups, events=events)
+
+
+def publish_rows_sync(
+    session: AnySyncSession,
+    table: Table,
+    rows: Sequence[CheckedEnvelope],
+    *,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """As `publish_rows`, for a sync session or connection."""
     return _put(session, table, rows, wakeups, events) if rows else []
 
 
@@ -69,7 +98,7 @@ def _put(
     wakeups: Wakeups | None,
     events: Events | None,
 ) -> list[int | None]:
-    opened = through_sync(session, table)
+    opened = caller_connection_sync(session, table)
     began = perf_counter()
     ids: list[int | None] = []
     try:
@@ -79,14 +108,14 @@ def _put(
     except BaseException as error:
         tell_published(events, rows, began, error)
         raise
-    tell_published(events, rows, began)
+    tell_committed(opened, events, rows, ids, began)
     for values in _wake(opened, rows, ids, wakeups):
         opened.fetch_sync(opened.sql("publish", "notify_both"), values)
     return ids
 
 
 def _wake(
-    opened: Through, rows: Sequence[CheckedEnvelope], ids: Sequence[int | None], wakeups: Wakeups | None
+    opened: CallerConnection, rows: Sequence[CheckedEnvelope], ids: Sequence[int | None], wakeups: Wakeups | None
 ) -> list[dict[str, Any]]:
     """Arrange for the hints; returns the NOTIFYs that must be sent in the caller's transaction."""
     if wakeups is None:
@@ -94,7 +123,7 @@ def _wake(
     hints = hints_of(rows, ids)
     if wakeups.mode == "in_transaction":
         if opened.session is not None and not opened.is_autocommit:
-            # Nobody is to be told; but a session that forgets its commit is noticed.
+            # No hint is sent after the commit; but a session that forgets its commit is noticed.
             tell_after_commit(opened.session, _nobody, hints)
         return _in_transaction(wakeups, hints)
     if opened.is_autocommit:
@@ -115,13 +144,34 @@ def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, A
     return [wakeups.values(notice) for notice in notices(due, sender="transaction")]
 
 
-def tell_published(
-    events: Events | None, rows: Sequence[CheckedEnvelope], began: float, error: BaseException | None = None
+def tell_committed(
+    opened: CallerConnection,
+    events: Events | None,
+    rows: Sequence[CheckedEnvelope],
+    ids: Sequence[int | None],
+    began: float,
 ) -> None:
-    """Tell of messages that are written, or could not be."""
+    """Emit that messages were written, once they are committed; at once where that cannot be heard."""
     if events is None or Published not in events:
         return
     seconds = perf_counter() - began
+    written = [row for row, number in zip(rows, ids, strict=True) if number is not None]
+    if opened.session is None or opened.is_autocommit:
+        _emit(events, written, seconds)
+    else:
+        call_after_commit(opened.session, partial(_emit, events, written, seconds))
+
+
+def tell_published(
+    events: Events | None, rows: Sequence[CheckedEnvelope], began: float, error: BaseException | None = None
+) -> None:
+    """Emit that messages were written, or could not be."""
+    if events is None or Published not in events:
+        return
+    _emit(events, rows, perf_counter() - began, error)
+
+
+def _emit(events: Events, rows: Sequence[CheckedEnvelope], seconds: float, error: BaseException | None = None) -> None:
     for queue in dict.fromkeys(row.queue for row in rows):
         of_queue = [row for row in rows if row.queue == queue]
         size = sum(len(row.payload) for row in of_queue)

@@ -22,11 +22,11 @@ from faststream_outbox.outcomes.retry import (
     NoRetry,
     RetryStrategyProto,
 )
+from faststream_outbox.queue.admin.dead_letters import DeadLetter, DeadLetters, ErrorGroup, Replay, Selection
+from faststream_outbox.queue.admin.pause import pause, paused, resume
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.deadletters import DeadLetter, DeadLetters, ErrorGroup, Replay, Selection
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.pause import pause, paused, resume
 from faststream_outbox.queue.worker import Worker
 
 __all__ = [

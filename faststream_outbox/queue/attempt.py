@@ -1,9 +1,10 @@
-"""One attempt: from a claim in hand to an outcome that can be written, whatever the handler does.
+"""One attempt: from a claim in flight to an outcome that can be written, whatever the handler does.
 
 A claim whose lease ran out while it waited is not started. One that was delivered too often is not
 started either. An exception, of whatever kind, is a failed attempt; so is a CancelledError that nobody
-but the handler itself caused. An interrupt from the keyboard passes: it means the program.
-Called by `worker`, for one message or for a batch.
+but the handler itself caused. A KeyboardInterrupt passes: it is meant for the program.
+Called by `executor`, for one message or for a batch, and by the test broker. A `Runner` is as much of a worker as an
+attempt needs.
 """
 
 import asyncio
@@ -11,10 +12,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from faststream_outbox import events
 from faststream_outbox.errors import OutboxError
-from faststream_outbox.events import table as told
+from faststream_outbox.events import Events
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import (
     CRASH_LOOP,
@@ -32,8 +34,33 @@ from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.options import WorkerOptions
 
-if TYPE_CHECKING:
-    from faststream_outbox.queue.worker import Worker
+
+class Runner(Protocol):
+    """The worker whose handler is called."""
+
+    name: str
+    options: WorkerOptions
+    events: Events
+    handle: Any
+    """Takes a claim and returns an outcome; with `options.batch`, as many of both."""
+    is_stopping: bool
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the event loop is ending everything, as at the end of `asyncio.run`."""
+        ...
+
+    def employs(self, task: asyncio.Task[Any]) -> bool:
+        """Whether this is the task of one of its executors."""
+        ...
+
+    def drop(self, claim: Claim) -> None:
+        """Called when the lease was gone before the handler could begin."""
+        ...
+
+    def finished(self, seconds: float, messages: int) -> None:
+        """Called when the handler took so long for so many messages."""
+        ...
 
 
 class WrongOutcomes(OutboxError, RuntimeError):
@@ -47,7 +74,7 @@ def _known(outcome: object) -> Outcome:
 
 
 def overdelivered(claim: Claim, options: WorkerOptions) -> Dead | None:
-    """The end of a message that was claimed too often: by `max_deliveries`, or without ever an outcome."""
+    """The end of a message that was claimed too often: more than `max_deliveries`, or ever without an outcome."""
     if options.max_deliveries is not None and claim.deliveries_count > options.max_deliveries:
         return Dead(MAX_DELIVERIES)
     if claim.deliveries_count - claim.attempts_count > options.crash_limit:
@@ -55,7 +82,7 @@ def overdelivered(claim: Claim, options: WorkerOptions) -> Dead | None:
     return None
 
 
-async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> FinalOutcome | None:
+async def attempt(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> FinalOutcome | None:
     """Run the handler on one message; None if the lease was gone before it could start."""
     if not _may_start(worker, claim):
         return None
@@ -83,9 +110,7 @@ async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> Fi
     return await _final(worker, claim, _known(outcome))
 
 
-async def attempt_batch(
-    worker: "Worker", claims: Sequence[Claim], task: asyncio.Task[Any]
-) -> list[FinalOutcome | None]:
+async def attempt_batch(worker: Runner, claims: Sequence[Claim], task: asyncio.Task[Any]) -> list[FinalOutcome | None]:
     """Run the handler on a batch; an exception fails every message of it."""
     finals: dict[int, FinalOutcome | None] = {}
     started: list[Claim] = []
@@ -121,28 +146,28 @@ async def attempt_batch(
     return [finals[claim.id] for claim in claims]
 
 
-def _may_start(worker: "Worker", claim: Claim) -> bool:
+def _may_start(worker: Runner, claim: Claim) -> bool:
     if not claim.is_lost and clock.now() < claim.deadline:
         return True
     worker.drop(claim)
     return False
 
 
-def _start(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> None:
+def _start(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> None:
     claim.was_started = True
     claim.task = task
-    events = worker.client.events
-    if told.Started in events:
+    emitter = worker.events
+    if events.Started in emitter:
         size = len(claim.payload)
-        events.emit(told.Started(claim.queue, worker.name, claim.id, claim.deliveries_count, size))
+        emitter.emit(events.Started(claim.queue, worker.name, claim.id, claim.deliveries_count, size))
 
 
 def _cancelled(
-    worker: "Worker", error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
+    worker: Runner, error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
 ) -> Outcome:
     if worker.is_stopping:
         return STOPPED
-    if worker.client.is_cancelled:
+    if worker.is_cancelled:
         # The event loop is being torn down, as at the end of asyncio.run: nobody could write an outcome.
         raise error
     # A lost lease, or the handler itself, cancelled the task: that is over now.
@@ -151,14 +176,14 @@ def _cancelled(
     return STOPPED if any(claim.is_lost for claim in claims) else Retry(error=error)
 
 
-def _uncancel(worker: "Worker", task: asyncio.Task[Any]) -> None:
-    """A handler that went on in spite of a cancellation has dealt with it: the next one is not meant."""
-    if task.cancelling() and worker.employs(task) and not (worker.is_stopping or worker.client.is_cancelled):
+def _uncancel(worker: Runner, task: asyncio.Task[Any]) -> None:
+    """A handler that went on in spite of a cancellation has dealt with it: it is not meant for the next message."""
+    if task.cancelling() and worker.employs(task) and not (worker.is_stopping or worker.is_cancelled):
         while task.cancelling():
             task.uncancel()
 
 
-async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutcome:
+async def _final(worker: Runner, claim: Claim, outcome: Outcome) -> FinalOutcome:
     if type(outcome) is Done:
         return outcome
     final = resolved(
@@ -179,7 +204,7 @@ async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutco
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            worker.client.events.emit(told.HookFailed("on_terminal_failure", error))
-            if isinstance(error, asyncio.CancelledError) and worker.client.is_cancelled:
+            worker.events.emit(events.HookFailed("on_terminal_failure", error))
+            if isinstance(error, asyncio.CancelledError) and worker.is_cancelled:
                 raise
     return final

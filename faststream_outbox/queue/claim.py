@@ -1,29 +1,47 @@
-"""A claim: one message in hand, under a lease that others respect while it lives.
+"""A claim: one message in flight, under a lease that others respect while it lives.
 
-Holds the row as it came from the driver and reads from it on demand, because most handlers need
-only the body. Made by `claimer`, handed to handlers, ended by `settler`.
+Holds the row that was claimed and reads from it on demand, because most handlers need only the body. Made by
+`claimer` and `keyed`, handed to handlers, ended by `settler`. A `Holder` is what a claim's worker is to those who
+renew its lease and write its outcome.
 """
 
 from asyncio import Task
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from faststream_outbox.envelope import read_headers
+from faststream_outbox.outcomes.outcome import FinalOutcome, Outcome
+from faststream_outbox.queue import clock
+from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.sql.queue_rows import ClaimedOfKeyRow, ClaimedRow
 
-if TYPE_CHECKING:
-    from faststream_outbox.outcomes.outcome import Outcome
-    from faststream_outbox.queue.worker import Worker
-    from faststream_outbox.sql.wire import Row
+
+class Holder(Protocol):
+    """The worker that a message was claimed for."""
+
+    name: str
+    options: WorkerOptions
+    unsettled: "set[Claim]"
+    """Claims whose outcome is not written yet."""
+
+    def settle(self, claim: "Claim", outcome: FinalOutcome) -> None:
+        """Have an outcome written."""
+        ...
+
+    def settled(self, claim: "Claim", outcome: FinalOutcome, *, lost: bool) -> None:
+        """Called when the outcome is written, or was not because the lease is gone."""
+        ...
 
 
 class Claim:
-    """A leased message. `deadline` and `renewed_at` are times of `clock`."""
+    """A leased message. `deadline` and `renewed_at` are times of `clock`, `retried_at` is when a retry was sent."""
 
     __slots__ = (
         "_headers",
         "_row",
         "acquired_token",
+        "claimed_at",
         "deadline",
         "decision",
         "duration",
@@ -38,23 +56,25 @@ class Claim:
         "priority",
         "queue",
         "renewed_at",
+        "retried_at",
         "task",
         "was_started",
         "worker",
     )
 
-    def __init__(self, row: "Row", token: UUID, worker: "Worker", claimed_at: float) -> None:
+    def __init__(self, row: ClaimedRow | ClaimedOfKeyRow, token: UUID, worker: Holder, claimed_at: float) -> None:
         self._row = row
         self._headers: dict[str, Any] | None = None
-        self.id: int = row[0]
-        self.queue: str = row[1]
-        self.key: str | None = row[11]
-        self.priority: int = row[12]
-        self.has_more: bool = row[15] is not None
+        self.id: int = row.id
+        self.queue = row.queue
+        self.key: str | None = row.key
+        self.priority = row.priority
+        self.has_more = row.next_id is not None
         self.acquired_token = token
         self.worker = worker
-        self.renewed_at = claimed_at
+        self.claimed_at = self.renewed_at = claimed_at
         self.deadline = claimed_at + worker.options.lease_ttl_seconds
+        self.retried_at: float | None = None
         self.is_lost = False
         self.is_abandoned = False
         self.is_ending = False
@@ -68,80 +88,75 @@ class Claim:
     @property
     def payload(self) -> bytes:
         """The body."""
-        payload: bytes = self._row[2]
-        return payload
+        return self._row.payload
 
     @property
     def headers(self) -> dict[str, Any]:
         """The headers; empty where there are none."""
         headers = self._headers
         if headers is None:
-            headers = self._headers = read_headers(self._row[3])
+            headers = self._headers = read_headers(self._row.headers)
         return headers
 
     @property
     def attempts_count(self) -> int:
         """Attempts with a recorded outcome before this one."""
-        count: int = self._row[4]
-        return count
+        return self._row.attempts_count
 
     @property
     def deliveries_count(self) -> int:
         """Claims so far, this one included."""
-        count: int = self._row[5]
-        return count
+        return self._row.deliveries_count
 
     @property
     def created_at(self) -> datetime:
         """When it was published."""
-        moment: datetime = self._row[6]
-        return moment
+        return self._row.created_at
 
     @property
     def next_attempt_at(self) -> datetime:
         """When it fell due."""
-        moment: datetime = self._row[7]
-        return moment
+        return self._row.next_attempt_at
 
     @property
     def first_attempt_at(self) -> datetime | None:
         """When the first attempt ended."""
-        moment: datetime | None = self._row[8]
-        return moment
+        return self._row.first_attempt_at
 
     @property
     def last_attempt_at(self) -> datetime | None:
         """When the last attempt ended."""
-        moment: datetime | None = self._row[9]
-        return moment
+        return self._row.last_attempt_at
 
     @property
     def timer_id(self) -> str | None:
         """The name that it was deduplicated by."""
-        name: str | None = self._row[10]
-        return name
+        return self._row.timer_id
 
     @property
     def message_id(self) -> UUID:
         """The message's own id: the same through retries, dead letters and replay."""
-        value: UUID = self._row[13]
-        return value
+        return self._row.message_id
 
     @property
     def acquired_at(self) -> datetime:
         """When it was claimed, on the server's clock."""
-        moment: datetime = self._row[14]
-        return moment
+        return self._row.acquired_at
 
     @property
     def is_leaving(self) -> bool:
         """Whether its row may be gone because we ended it ourselves."""
         return self.is_ending or self.is_handed_over
 
-    def decide(self, outcome: "Outcome") -> None:
-        """Settle it so, unless that was decided already."""
+    def decide(self, outcome: Outcome) -> None:
+        """Settle it with this outcome, unless another was decided on before."""
         if self.decision is None:
             self.decision = outcome
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was published: by the server's clock until it was claimed, by ours from then on."""
+        return (self.acquired_at - self.created_at).total_seconds() + clock.now() - self.claimed_at
 
     def renewed(self, at: float) -> None:
         """The lease began anew."""

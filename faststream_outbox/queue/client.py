@@ -3,7 +3,7 @@
 Four connections at most, however many workers and queues: one claims, one scans, one settles, renews,
 watches and notifies, one listens. They open with the first worker and close with the last. The application's
 engine is never closed. Built by the broker, or found by `OutboxClient.shared` for workers that are
-made without one.
+made without one; a worker is a `Claimant` to it.
 """
 
 import asyncio
@@ -15,30 +15,36 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.errors import ConnectionUnusable, InvalidOption, LeaseLost, WrongEventLoop
+from faststream_outbox import events
+from faststream_outbox.connections.caller import AnySession, Rows, caller_connection
+from faststream_outbox.connections.dedicated import STATEMENT_TIMEOUT, DedicatedConnection
+from faststream_outbox.connections.identity import Identity, Role
+from faststream_outbox.connections.isolation import Isolation, begin
+from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
 from faststream_outbox.events import Events
-from faststream_outbox.events import table as told
-from faststream_outbox.events.journal import keep_journal
+from faststream_outbox.events.event_log import Log, write_event_log
+from faststream_outbox.janitor import Retention, checked_retention
+from faststream_outbox.outage import Outage
 from faststream_outbox.outcomes.failure import Renderer, saying
-from faststream_outbox.outcomes.outcome import FinalOutcome, Release, Retry
 from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.claimant import Claimant
 from faststream_outbox.queue.claimer import Claimer
-from faststream_outbox.queue.intake import Intake
 from faststream_outbox.queue.options import WorkerOptions
+from faststream_outbox.queue.planning.claim_plan import ClaimPlan
 from faststream_outbox.queue.renewer import Renewer
 from faststream_outbox.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox.queue.settler import Settler
-from faststream_outbox.queue.worker import Worker
+from faststream_outbox.queue.upkeep import Upkeep
+from faststream_outbox.queue.within import leases_of, named_in, refuse_lost
 from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name, schema_map_of
-from faststream_outbox.service import Service
+from faststream_outbox.service import Pulse, Service
 from faststream_outbox.sql import statements
-from faststream_outbox.sql.isolation import Isolation, begin
-from faststream_outbox.sql.through import AnySession, Rows, Through, through
-from faststream_outbox.sql.wire import STATEMENT_TIMEOUT, Wire
+from faststream_outbox.sql.queue_rows import LastIdRow, RenewedRow
+from faststream_outbox.sql.rows import named
 from faststream_outbox.uncertain import Fate, commit
 from faststream_outbox.wakeup import NotifyMode
-from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.hint import Hint, HintReceiver
 from faststream_outbox.wakeup.listener import Listener, listening
 from faststream_outbox.wakeup.wakeups import Wakeups
 from faststream_outbox.wakeup.watcher import Watcher
@@ -47,9 +53,6 @@ logger = logging.getLogger("faststream_outbox")
 
 LOCK_SECONDS = 0.5
 """How long outcomes wait for a row that somebody has locked, before it is set apart and the others go on."""
-
-MOST_AT_ONCE = 500
-"""Messages of a statement in a handler's transaction: for many more, PostgreSQL would keep a plan of another day."""
 
 
 class OutboxClient:
@@ -61,15 +64,14 @@ class OutboxClient:
     notify: how other processes hear of messages: "after_commit", "in_transaction" or "off".
     listen: hear other processes by LISTEN.
     listen_dsn: another address for LISTEN, past a pooler.
-    watch: look for messages that nobody announced.
+    watch: find messages that nobody announced, by watching the id sequence.
     events: who hears what happens; None makes an Events of its own.
     last_exception_renderer: makes the text that is stored and logged of an error; None takes its repr.
     log: the logger for failures and lost connections; None is silent.
-    wires: makes connections, for tables in memory.
+    connections: makes connections, for tables in memory.
+    retention: which dead letters workers delete by themselves, and when; None deletes none.
     """
 
-    is_in_memory: ClassVar[bool] = False
-    """Whether there is no database, as under the test broker."""
     _shared: ClassVar[WeakValueDictionary[tuple[int, str, str], "OutboxClient"]] = WeakValueDictionary()
 
     def __init__(
@@ -84,60 +86,92 @@ class OutboxClient:
         watch: bool = True,
         events: Events | None = None,
         last_exception_renderer: Renderer | None = None,
-        log: logging.Logger | None = logger,
-        wires: Callable[[], Wire] | None = None,
+        log: Log | None = logger,
+        connections: Callable[[], DedicatedConnection] | None = None,
+        retention: Retention | None = None,
     ) -> None:
         check_tables(table, dlq_table)
+        self._retention = checked_retention(retention)
+        if dlq_table is None and self._retention is not None and self._retention.dead_letters is not None:
+            msg = "Retention(dead_letters=…) needs dead letters: pass dlq_table=make_dlq_table(metadata)."
+            raise InvalidOption(msg)
         self.engine = engine
         self.table = table
         self.dlq_table = dlq_table
         self.names = Names.of(table, dlq_table, schema_map_of(engine))
         self.events = events or Events()
         if log is not None:
-            keep_journal(self.events, log, saying(last_exception_renderer))
-        self.wakeups = Wakeups(engine, self.names, self.events, notify)
+            write_event_log(self.events, log, saying(last_exception_renderer))
+        self.identity = Identity()
+        self.wakeups = Wakeups(engine, self.names, self.events, notify, self.identity)
         self.isolation = Isolation()
         self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
         self._renderer = last_exception_renderer
-        self._wires = wires
+        self._connections = connections
         self._assemble()
 
     def _assemble(self) -> None:
         """Make what belongs to one event loop; in another one it is made anew."""
-        engine, wires = self.engine, self._wires
+        connections = self._connections
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._workers: list[Worker] = []
-        self._claim_wire = Wire(engine) if wires is None else wires()
-        self._scan_wire = Wire(engine, timeout=SCAN_TIMEOUT) if wires is None else wires()
-        self._settle_wire = Wire(engine, lock_seconds=LOCK_SECONDS) if wires is None else wires()
-        listen_wire = listening(engine, self._listen_dsn) if wires is None else wires()
-        claim_sql, settle_sql = statements("claim", self.names), statements("settle", self.names)
-        self.claimer = Claimer(self._claim_wire, claim_sql, self.events)
-        scanner = Scanner(self._scan_wire, claim_sql, self.events, self.claimer)
+        self._workers: list[Claimant] = []
+        self.identity.renew()
+        self._claim_connection = self._connection("claim")
+        self._scan_connection = self._connection("scan", timeout=SCAN_TIMEOUT)
+        self._settle_connection = self._connection("settle", lock_seconds=LOCK_SECONDS)
+        listen_connection = (
+            listening(self.engine, self._listen_dsn, self.identity) if connections is None else connections()
+        )
+        claim_sql, settle_sql = statements("claim", self.names, "keys", "scan"), statements("settle", self.names)
+        self.claimer = Claimer(self._claim_connection, claim_sql, self.events, self.identity.token)
+        scanner = Scanner(self._scan_connection, claim_sql, self.events, self.claimer, self.names.table)
         self.settler = Settler(
-            self._settle_wire,
+            self._settle_connection,
             settle_sql,
             self.events,
-            self,
             has_dead_letters=self.dlq_table is not None,
             renderer=self._renderer,
         )
-        renewer = Renewer(self._settle_wire, settle_sql, self.events, self._claims, self._ttls)
-        self.listener = Listener(listen_wire, self.names, self.events, self._hinted, self.wakeups.sender)
-        self._watcher = Watcher(self._last_id, self._poke, self._not_watching, lambda: self.listener.is_hearing)
-        loops: list[tuple[str, Callable[[], Any]]] = [
-            ("outbox claimer", self.claimer.run),
-            ("outbox scanner", scanner.run),
-            ("outbox settler", self.settler.run),
-            ("outbox renewer", renewer.run),
+        renewer = Renewer(self._settle_connection, settle_sql, self.events, self._claims, self._ttls)
+        receiver = HintReceiver(self._hinted, self.wakeups.sender)
+        self.listener = Listener(listen_connection, self.names, self.events, receiver, self.wakeups.sender)
+        self._watching = Outage("watch", self.events)
+        self._watcher = Watcher(
+            self._last_id,
+            self._wake_claimer,
+            self._not_watching,
+            lambda: self._watching.worked(asyncio.get_running_loop().time()),
+            lambda: self.listener.is_hearing,
+        )
+        self.outages = [*self.claimer.outages, *scanner.outages, renewer.outage, self._watching]
+        """What its loops cannot do at the moment, but for settling: the settler knows that itself."""
+        loops: list[tuple[str, Callable[[], Any], Pulse | None]] = [
+            ("outbox claimer", self.claimer.run, self.claimer.pulse),
+            ("outbox scanner", scanner.run, scanner.pulse),
+            ("outbox settler", self.settler.run, self.settler.pulse),
+            ("outbox renewer", renewer.run, renewer.pulse),
         ]
         if self._listens:
-            loops.append(("outbox listener", self.listener.run))
+            loops.append(("outbox listener", self.listener.run, self.listener.pulse))
         if self._watches:
-            loops.append(("outbox watcher", self._watcher.run))
-        self._services = [Service(name, loop, self._crashed) for name, loop in loops]
+            loops.append(("outbox watcher", self._watcher.run, self._watcher.pulse))
+        policy = self._retention
+        if policy is not None and policy.dead_letters is not None and connections is None:
+            guard, connection = self._connection("guard"), self._connection("clean")
+            upkeep = Upkeep(self.names, self.events, guard, connection, keep=policy.dead_letters, every=policy.every)
+            loops.append(("outbox janitor", upkeep.janitor.run, None))
+        self._services = [Service(name, loop, self._crashed, self._restored, pulse) for name, loop, pulse in loops]
         self._detach: Callable[[], None] | None = None
         self._changing = asyncio.Lock()
+
+    def _connection(
+        self, role: Role, *, timeout: float = STATEMENT_TIMEOUT, lock_seconds: float = 0.0
+    ) -> DedicatedConnection:
+        if self._connections is not None:
+            return self._connections()
+        return DedicatedConnection(
+            self.engine, timeout=timeout, lock_seconds=lock_seconds, identity=self.identity, role=role
+        )
 
     def _move(self) -> None:
         """Belong to the running event loop: the one before may have ended without a stop."""
@@ -176,6 +210,21 @@ class OutboxClient:
         return {queue for worker in self._workers for queue in worker.queues}
 
     @property
+    def workers(self) -> Sequence[Claimant]:
+        """The workers that it serves."""
+        return tuple(self._workers)
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """The loops that run while there are workers."""
+        return tuple(self._services)
+
+    @property
+    def connections(self) -> Sequence[DedicatedConnection]:
+        """The connections whose answers show that the server is there."""
+        return self._claim_connection, self._scan_connection, self._settle_connection
+
+    @property
     def is_healthy(self) -> bool:
         """Whether every loop that the workers need is alive; also so without workers."""
         return not self._workers or (
@@ -187,21 +236,21 @@ class OutboxClient:
         """Whether the loops are being ended from outside, as at the end of `asyncio.run`."""
         return any(service.is_cancelled for service in self._services)
 
-    async def attach(self, worker: Worker) -> Intake:
+    async def attach(self, worker: Claimant) -> ClaimPlan:
         """Serve this worker; the first one starts the loops."""
         self._move()
         async with self._changing:
             if worker not in self._workers:
                 self._workers.append(worker)
             # A connection that died silently must be given up before the leases that wait for it run out.
-            self._settle_wire.timeout = min(STATEMENT_TIMEOUT, max(1.0, min(self._ttls()) / 3))
+            self._settle_connection.timeout = min(STATEMENT_TIMEOUT, max(1.0, min(self._ttls()) / 3))
             if self._detach is None:
-                self._detach = self.wakeups.attach(self._hinted, self._settle_wire)
+                self._detach = self.wakeups.attach(self._hinted, self._settle_connection)
                 for service in self._services:
                     service.start()
             return self.claimer.add(worker)
 
-    async def detach(self, worker: Worker) -> None:
+    async def detach(self, worker: Claimant) -> None:
         """Serve this worker no more; the last one ends the loops and closes the connections."""
         async with self._changing:
             if worker in self._workers:
@@ -214,24 +263,8 @@ class OutboxClient:
             for service in self._services:
                 await service.stop()
             # All at once: each may have to give up a server that does not answer.
-            wires = (self._claim_wire, self._scan_wire, self._settle_wire)
-            await asyncio.gather(*(wire.close() for wire in wires))
-
-    def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
-        """Part of the settler's contract: pass the news on."""
-        if not lost and isinstance(outcome, (Release, Retry)):
-            # Others must know when it is due, in case we are not there any more.
-            self.wakeups.tell(
-                Hint(
-                    claim.queue,
-                    priorities=frozenset((claim.priority,)),
-                    keyed=claim.key is not None,
-                    keyless=claim.key is None,
-                    due_in=(outcome.delay or 0.0) if isinstance(outcome, Retry) else 0.0,
-                    scan=isinstance(outcome, Release),
-                )
-            )
-        claim.worker.settled(claim, outcome, lost=lost)
+            connections = (self._claim_connection, self._scan_connection, self._settle_connection)
+            await asyncio.gather(*(connection.close() for connection in connections))
 
     async def settle_within(self, session: AnySession, *claims: Claim) -> None:
         """Finish messages in the session's own transaction, or raise `LeaseLost`.
@@ -239,38 +272,39 @@ class OutboxClient:
         The handler then returns `SETTLED` after its commit. The row's deletion commits with whatever else
         the transaction holds; when it rolls back, the message is still leased.
         """
-        opened = await through(session, self.table)
+        opened = await caller_connection(session, self.table)
         left: Sequence[Claim] = claims
         # A renewal at the same moment moves the row away from where it was found: the next statement sees it.
         for _ in range(2):
-            ended = await _named_in(opened, "settle_within", left)
+            ended = await named_in(opened, "settle_within", left)
             left = [claim for claim in left if claim.id not in ended]
             if not left:
                 break
-        _refuse_lost(left)
+        refuse_lost(left)
         for claim in claims:
             claim.is_handed_over = True
 
     async def control(self, name: str, values: Mapping[str, Any], *, file: str = "control") -> Rows:
         """Run an operator's statement in a transaction of its own."""
         async with self.engine.begin() as connection:
-            opened = await through(connection, self.table, self.dlq_table)
+            opened = await caller_connection(connection, self.table, self.dlq_table)
             return await opened.fetch(opened.sql(file, name), values)
 
     async def commit(self, session: AsyncSession, *claims: Claim) -> None:
-        """Commit a transaction that these were finished in; raises only if that has not come about."""
+        """Commit a transaction that these were finished in; raises only if it was not committed."""
 
         async def ask() -> Fate:
             sql = statements("settle", self.names)
-            rows = await self._settle_wire.fetch(sql["renew"], _leases(claims))
+            rows = await self._settle_connection.fetch(sql["renew"], leases_of(claims))
             if rows:
-                return Fate.ROLLED_BACK if all(row[1] for row in rows) else Fate.OPEN
+                is_free = all(row.is_renewed for row in named(RenewedRow, rows))
+                return Fate.ROLLED_BACK if is_free else Fate.OPEN
             # Gone is finished, here or by whoever took them over since; those that are there are another's by now.
-            others = await self._settle_wire.fetch(sql["remains"], {"ids": [claim.id for claim in claims]})
+            others = await self._settle_connection.fetch(sql["remains"], {"ids": [claim.id for claim in claims]})
             return Fate.UNKNOWN if others else Fate.COMMITTED
 
         def tell(error: BaseException) -> None:
-            self.events.emit(told.ConnectionLost("commit", error))
+            self.events.emit(events.ConnectionLost("commit", error))
 
         try:
             await commit(session, ask, tell)
@@ -286,9 +320,9 @@ class OutboxClient:
         the lease would otherwise be in conflict with `settle_within`. While it lives nobody else gets the
         messages, also when it takes longer than the lease.
         """
-        opened = await through(session, self.table)
-        held = await _named_in(opened, "lock", claims)
-        _refuse_lost([claim for claim in claims if claim.id not in held])
+        opened = await caller_connection(session, self.table)
+        held = await named_in(opened, "lock", claims)
+        refuse_lost([claim for claim in claims if claim.id not in held])
 
     async def begin_within(self, session: AsyncSession, *claims: Claim) -> None:
         """Begin the transaction in which messages will be handled and finished, on a session of `open_session`."""
@@ -303,10 +337,10 @@ class OutboxClient:
         """A session for a transactional handler, which cannot be used any more once it is closed."""
         return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
 
-    def abandon(self, worker: Worker) -> None:
+    def abandon(self, worker: Claimant) -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""
         for claim in self.settler.give_up(worker):
-            self.events.emit(told.Abandoned(claim.queue, worker.name, claim.id, claim.deliveries_count))
+            self.events.emit(events.Abandoned(claim.queue, worker.name, claim.id, claim.deliveries_count))
 
     def _claims(self) -> Iterable[Claim]:
         return [claim for worker in self._workers for claim in worker.unsettled]
@@ -315,49 +349,32 @@ class OutboxClient:
         return [worker.options.lease_ttl_seconds for worker in self._workers]
 
     def _hinted(self, hint: Hint) -> None:
-        self._watcher.tide.account(hint.count)
+        self._watcher.tracker.account(hint.count, hint.last_id)
         self.claimer.hint(hint)
 
-    def _poke(self) -> None:
+    def _wake_claimer(self) -> None:
         # Also below the floors, and for priorities that nobody has seen: of such rows nothing is known.
         self.claimer.hint(Hint(None, scan=True))
 
     def _not_watching(self, error: Exception) -> None:
-        self.events.emit(told.ConnectionLost("watch", error))
+        self._watching.failed(error, asyncio.get_running_loop().time())
 
     async def _last_id(self) -> int | None:
-        rows = await self._settle_wire.fetch(statements("control", self.names)["last_id"], {"table": self.names.table})
-        last, sequence, is_allowed = rows[0]
-        if is_allowed is False:
+        rows = await self._settle_connection.fetch(
+            statements("control", self.names)["last_id"], {"table": self.names.table}
+        )
+        (row,) = named(LastIdRow, rows)
+        if row.may_read is False:
             msg = (
-                f"The role may not read the sequence {sequence}, so messages that nobody announced wait for the next "
-                f"look: GRANT SELECT ON SEQUENCE {sequence} TO its role, or turn watching off with watch=False."
+                f"The role may not read the sequence {row.sequence}, so messages that nobody announced wait for the "
+                f"next scan: GRANT SELECT ON SEQUENCE {row.sequence} TO its role, or turn watching off with "
+                "watch=False."
             )
             raise ConnectionUnusable(msg)
-        number: int | None = last
-        return number
+        return row.last
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        self.events.emit(told.LoopCrashed(name, error))
+        self.events.emit(events.LoopCrashed(name, error))
 
-
-async def _named_in(opened: Through, name: str, claims: Sequence[Claim]) -> set[int]:
-    """The ids that a statement on the application's connection returns of these claims."""
-    found: set[int] = set()
-    for start in range(0, len(claims), MOST_AT_ONCE):
-        values = _leases(claims[start : start + MOST_AT_ONCE])
-        found.update(row[0] for row in await opened.fetch(opened.sql("settle", name), values))
-    return found
-
-
-def _leases(claims: Sequence[Claim]) -> dict[str, list[Any]]:
-    return {
-        "ids": [claim.id for claim in claims],
-        "tokens": [claim.acquired_token for claim in claims],
-    }
-
-
-def _refuse_lost(claims: Sequence[Claim]) -> None:
-    for claim in claims:
-        msg = f"The lease of message {claim.id} of {claim.queue!r} is gone; roll this transaction back."
-        raise LeaseLost(msg)
+    def _restored(self, name: str, seconds: float) -> None:
+        self.events.emit(events.LoopRestored(name, seconds))

@@ -1,37 +1,31 @@
 """Finding the one message that makes every claim of it fail, and setting it apart.
 
 A claim of one message that fails, again and again, while the same connection answers other questions
-is that message's own failure: content that the driver cannot read, or that the line cannot carry in
-time. It is parked by a statement that does not touch its content, so that its neighbours get through.
-Called by `claimer` after a lone claim has failed.
+is that message's own failure: content that the driver cannot read, or that the network cannot carry in
+time. It is set apart by a statement that does not touch its content, so that its neighbours get through.
+Called through `asking` after a claim of one message has failed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
+from faststream_outbox.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import MessageSetApart
+from faststream_outbox.events.types import MessageSetApart
 from faststream_outbox.outcomes.failure import storable
-from faststream_outbox.queue.lane import AFTER_ALL_IDS, Claimable
+from faststream_outbox.queue.planning.lanes import AFTER_ALL_IDS
 from faststream_outbox.sql import Statements
-from faststream_outbox.sql.wire import Wire
+from faststream_outbox.sql.queue_rows import ClaimableRow
+from faststream_outbox.sql.rows import column, named
 
 STRIKES = 3
+"""Claims of one message that may fail before it is set apart."""
 MOST_REASON = 500
+"""Characters that are kept of the reason."""
 STRIKES_OF_A_BAD_LINE = 10
 """A connection that broke may have broken by chance, even several times in a row."""
-
-
-class Named(NamedTuple):
-    """A row of `head_of_key` and `exists`."""
-
-    id: int
-
-
-ANSWERS: Mapping[str, type[Claimable | Named]] = {"claimable": Claimable, "head_of_key": Named, "exists": Named}
-"""What the rows of each question are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +34,7 @@ class Doubt:
 
     queue: str
     question: str
+    """The statement that finds the message."""
     values: dict[str, Any]
     ttl: float
     error: Exception
@@ -92,11 +87,18 @@ def may_be_of_one(error: Exception) -> bool:
     return not (isinstance(state, str) and state[:2] in _NEVER_OF_ONE)
 
 
+def _first_id(doubt: Doubt, rows: Sequence[Row]) -> int:
+    if doubt.question == "claimable":
+        return named(ClaimableRow, rows)[0].id
+    first: int = column(rows)[0]
+    return first
+
+
 class Culprits:
     """Counts, for each message, the lone claims of it that failed."""
 
-    def __init__(self, wire: Wire, sql: Statements, events: Events) -> None:
-        self._wire = wire
+    def __init__(self, connection: DedicatedConnection, sql: Statements, events: Events) -> None:
+        self._connection = connection
         self._sql = sql
         self._events = events
         self._strikes: dict[int, int] = {}
@@ -108,12 +110,12 @@ class Culprits:
                 self._strikes.pop(number, None)
 
     async def examine(self, doubt: Doubt, unheard: list[UUID]) -> None:
-        """Find the message; set it apart if it was the one too often."""
+        """Find the message; set it apart if claims of it have failed too often."""
         values = doubt.values | {"unheard": unheard}
-        rows = await self._wire.fetch(self._sql[doubt.question], values)
+        rows = await self._connection.fetch(self._sql[doubt.question], values)
         if not rows:
             return
-        number = ANSWERS[doubt.question](*rows[0]).id
+        number = _first_id(doubt, rows)
         strikes = self._strikes[number] = self._strikes.get(number, 0) + 1
         if strikes >= (STRIKES_OF_A_BAD_LINE if is_bad_line(doubt.error) else STRIKES):
             del self._strikes[number]
@@ -123,8 +125,8 @@ class Culprits:
         reason = storable(f"could not be fetched: {type(doubt.error).__name__}: {doubt.error}", MOST_REASON)
         values = {"id": number, "ttl": doubt.ttl, "unheard": unheard}
         try:
-            rows = await self._wire.fetch(self._sql["set_apart"], {**values, "reason": reason})
+            rows = await self._connection.fetch(self._sql["set_apart"], {**values, "reason": reason})
         except Exception:  # noqa: BLE001 - it may be the headers that cannot be read
-            rows = await self._wire.fetch(self._sql["set_apart"], {**values, "reason": None})
+            rows = await self._connection.fetch(self._sql["set_apart"], {**values, "reason": None})
         if rows:
             self._events.emit(MessageSetApart(doubt.queue, number, doubt.error))

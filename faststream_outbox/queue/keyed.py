@@ -1,103 +1,157 @@
 """Claims messages with keys: candidate keys are found first, and then claimed in runs.
 
-A claim of several keys that failed is tried again key by key, and message by message, so that what
-cannot be fetched is found out and holds up only its own key. Used by `claimer`.
+Two claims at the same moment may not see each other, and messages may appear between them below what one of them
+takes. So a run is handed on only if nothing can appear below it, or if it is still the first of its key after the claim
+was committed: of two such claims at least the later one sees the other, and gives way. A claim of several keys that
+failed is tried again key by key, and message by message, so that the message that cannot be fetched is found and holds
+up only its own key. Used by `claimer`.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-from uuid import uuid4
+from datetime import datetime
+from operator import attrgetter
+from uuid import UUID
 
-from faststream_outbox.queue.asking import Asking, Open
+from faststream_outbox.outcomes.outcome import RELEASE
+from faststream_outbox.queue.asking import Asking
 from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.claimant import Claimant, Open
 from faststream_outbox.queue.culprit import doubt_of_key
-from faststream_outbox.queue.intake import Intake
-from faststream_outbox.queue.keys import Key
-from faststream_outbox.queue.lane import NO_LIMIT, Lane, places
-from faststream_outbox.queue.worker import Worker
-from faststream_outbox.sql.wire import Row
+from faststream_outbox.queue.planning.claim_plan import ClaimPlan
+from faststream_outbox.queue.planning.horizon import Horizon
+from faststream_outbox.queue.planning.keys import Key
+from faststream_outbox.queue.planning.lanes import NO_LIMIT, Lane, places
+from faststream_outbox.sql.queue_rows import ClaimedOfKeyRow, FoundKeyRow
+from faststream_outbox.sql.rows import column, named
 
 KEY_WINDOW = 500
+"""Messages of a lane that are read for their keys at once."""
 
-Told = Callable[[Worker, str, int], None]
-Wanted = dict[Key, tuple[Worker, int, int]]
+Report = Callable[[Claimant, str, int], None]
+"""Called with a worker, a queue, and how many messages of it were claimed."""
+Wanted = dict[Key, tuple[Claimant, int, int]]
 """For each key: who wants it, how many of its messages, and its priority."""
+
+_BY_ID = attrgetter("id")
 
 
 class KeyedClaims:
-    """The claimer's hand for keys."""
+    """The claimer's part for messages with keys."""
 
-    def __init__(self, asking: Asking, told: Told) -> None:
+    def __init__(self, asking: Asking, reported: Report, horizon: Horizon, draw_token: Callable[[], UUID]) -> None:
         self._asking = asking
-        self._told = told
+        self._report = reported
+        self._horizon = horizon
+        self._draw_token = draw_token
         self._most = NO_LIMIT
         self._is_lone_turn = False
 
     async def step(self, open_: Open, now: float) -> bool:
+        """Claim runs of keys that are known, if there are some; whether there were."""
         self._is_lone_turn = not self._is_lone_turn
-        for worker, intake in open_.items():
-            if intake.suspects and (self._is_lone_turn or not intake.keys):
-                key = next(iter(intake.suspects))
-                await self._claim_keys(open_, {key: (worker, 1, intake.suspects[key])}, [None])
+        for worker, plan in open_.items():
+            if plan.suspects and (self._is_lone_turn or not plan.keys):
+                key = next(iter(plan.suspects))
+                await self._claim_keys(open_, {key: (worker, 1, plan.suspects[key])}, [None])
                 return True
         wanted: Wanted = {}
         nexts: list[int | None] = []
-        for worker, intake in open_.items():
+        for worker, plan in open_.items():
             room = min(worker.room, self._most)
-            if keys := intake.keys.take(room):
+            if keys := plan.keys.take(room, worker.options.max_workers):
                 run = max(1, min(room // len(keys), worker.longest_run))
                 new = [key for key in keys if key not in wanted]
                 wanted |= {key: (worker, run, keys[key]) for key in new}
-                nexts += [intake.keys.next_of(key) for key in new]
+                nexts += [plan.keys.next_of(key) for key in new]
         if wanted:
             await self._claim_keys(open_, wanted, nexts)
         return bool(wanted)
 
     async def find(self, open_: Open, now: float) -> bool:
-        # What is known is claimed before more is looked for: a deep key need not be read to its end first.
-        if any(intake.keys for intake in open_.values()):
+        """Find keys of lanes that may have work, if there are such lanes; whether there were."""
+        # Known keys are claimed before more are searched for: a deep key need not be read to its end first.
+        if any(plan.keys for plan in open_.values()):
             return False
-        for intake in open_.values():
-            if lanes := intake.wet(keyed=True):
-                await self._find_keys(intake, lanes)
+        for plan in open_.values():
+            if lanes := plan.with_work(keyed=True):
+                await self._find_keys(plan, lanes)
                 return True
         return False
 
     async def _claim_keys(self, open_: Open, wanted: Wanted, nexts: list[int | None]) -> None:
-        token = uuid4()
+        token, horizon = self._draw_token(), self._horizon
+        if not self._asking.is_connected:
+            horizon.forget()
+        horizon.is_wanted = True
+        decided, server = horizon.id, horizon.server
         values = {
             "queues": [queue for queue, _ in wanted],
             "keys": [key for _, key in wanted],
             "runs": [run for _, run, _ in wanted.values()],
             "ttls": [worker.options.lease_ttl_seconds for worker, *_ in wanted.values()],
             "nexts": nexts,
+            "floors": [horizon.floor(key) for key in wanted],
+            "server": server,
             "held_by_dead": [worker.options.on_dead == "block" for worker, *_ in wanted.values()],
             "token": token,
         }
         try:
-            rows, began, took = await self._asking.fetch("claim_keys", values)
+            answer, began, took = await self._asking.fetch("claim_keys", values)
         except Exception as error:
             self._claim_of_keys_failed(open_, wanted, error)
             raise
         if self._asking.is_quick(took):
             self._most = min(2 * self._most, NO_LIMIT)
-        self._asking.arrived(row[0] for row in rows)
-        runs: dict[Key, list[Row]] = {}
+        rows = named(ClaimedOfKeyRow, answer)
+        self._asking.arrived(row.id for row in rows)
+        runs: dict[Key, list[ClaimedOfKeyRow]] = {}
         for row in rows:
-            runs.setdefault((row[1], row[11]), []).append(row)
+            runs.setdefault((row.queue, row.key), []).append(row)
+        doubtful: list[tuple[Claimant, list[Claim]]] = []
         for key, (worker, _, priority) in wanted.items():
             claimed = runs.get(key)
             open_[worker].cleared(key)
-            if claimed and claimed[0][0] is None:
+            if claimed and claimed[0].id is None:
                 open_[worker].contested(key, priority, began + took)
                 continue
             open_[worker].decided(key)
             if claimed:
-                claimed.sort(key=_id_order)
-                open_[worker].keys.hold(key, len(claimed), claimed[0][15])
-                self._told(worker, key[0], len(claimed))
-                worker.receive_run([Claim(row, token, worker, self._asking.sent_at) for row in claimed])
+                claimed.sort(key=_BY_ID)
+                head = claimed[0]
+                open_[worker].keys.hold(key, len(claimed), head.next_id, head.more)
+                horizon.found(key, head.first_id, decided)
+                self._report(worker, head.queue, len(claimed))
+                run = [Claim(row, token, worker, self._asking.sent_at) for row in claimed]
+                if head.is_certain and head.id <= decided:
+                    worker.receive_run(run)
+                else:
+                    doubtful.append((worker, run))
+        if doubtful:
+            await self._hand_on(open_, doubtful)
+
+    async def _hand_on(self, open_: Open, runs: list[tuple[Claimant, list[Claim]]]) -> None:
+        """Hand on the runs that are still the first of their keys, and give back the others."""
+        heads = [run[0] for _, run in runs]
+        values = {
+            "queues": [head.queue for head in heads],
+            "keys": [head.key for head in heads],
+            "firsts": [head.id for head in heads],
+        }
+        try:
+            rows, began, took = await self._asking.fetch("overtaken", values)
+        except BaseException:
+            for worker, run in runs:
+                _give_back(worker, run)
+            raise
+        overtaken = set(column(rows))
+        for place, (worker, run) in enumerate(runs, start=1):
+            head = run[0]
+            if place in overtaken:
+                open_[worker].contested((head.queue, str(head.key)), head.priority, began + took)
+                _give_back(worker, run)
+            else:
+                worker.receive_run(run)
 
     def _claim_of_keys_failed(self, open_: Open, wanted: Wanted, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
@@ -109,25 +163,31 @@ class KeyedClaims:
             if is_alone:
                 self._asking.suspect(doubt_of_key(*key, worker.options.lease_ttl_seconds, error))
 
-    async def _find_keys(self, intake: Intake, lanes: list[Lane]) -> None:
+    async def _find_keys(self, plan: ClaimPlan, lanes: list[Lane]) -> None:
         values = places(lanes) | {"quotas": [KEY_WINDOW] * len(lanes)}
         try:
-            rows, _, _ = await self._asking.fetch("find_keys", values)
+            answer, _, _ = await self._asking.fetch("find_keys", values)
         except BaseException:
             for lane in lanes:
                 lane.interrupted()
             raise
-        seen: dict[tuple[str, int], list[Row]] = {}
-        for row in rows:
-            seen.setdefault((row[0], row[1]), []).append(row)
+        seen: dict[tuple[str, int], list[FoundKeyRow]] = {}
+        for row in named(FoundKeyRow, answer):
+            seen.setdefault((row.queue, row.priority), []).append(row)
         for lane in lanes:
+            # There is a row also where the lane has no message.
             page = seen[lane.queue, lane.priority]
-            keys = [row for row in page if row[2] is not None]
-            for row in keys:
-                intake.found_key((lane.queue, row[2]), lane.priority)
-            last = (keys[-1][3], keys[-1][4]) if keys else None
-            lane.looked(last, page[0][5], full=len(keys) >= KEY_WINDOW)
+            last: tuple[datetime, int] | None = None
+            found = 0
+            for row in page:
+                if row.key is not None:
+                    plan.found_key((lane.queue, row.key), lane.priority)
+                    last = (row.next_attempt_at, row.id)
+                    found += 1
+            lane.scanned(last, page[0].server_now, full=found >= KEY_WINDOW)
 
 
-def _id_order(row: Row) -> Any:
-    return row[0]
+def _give_back(worker: Claimant, run: list[Claim]) -> None:
+    worker.unsettled.update(run)
+    for claim in run:
+        worker.settle(claim, RELEASE)

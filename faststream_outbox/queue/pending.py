@@ -1,19 +1,20 @@
 """Outcomes of one kind that wait to be written, and how to go on when a statement of theirs failed.
 
-What fails is halved until the guilty one is alone; that one is set apart with a pause of its own, and
-its neighbours go first. In an outage the whole kind pauses, so that nobody knocks once per message.
+What fails is halved until the outcome that cannot be written is alone; that one is set apart with a pause of its
+own, and its neighbours go first. In an outage the whole kind pauses, instead of trying once per message.
 Pure bookkeeping on given times. Used by `settler`, one for each kind.
 """
 
 from dataclasses import dataclass
 
+from faststream_outbox.queue.claim import Claim, Holder
 from faststream_outbox.queue.refusal import is_final
 from faststream_outbox.queue.settling import Ended
 from faststream_outbox.service import pause_after
 
 MOST_PER_STATEMENT = 1000
 LONGEST_BREATH = 0.1
-"""Seconds between two refusals of single outcomes: each costs a connection."""
+"""Seconds between two refusals of single outcomes at most: each costs a connection."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +28,13 @@ class Apart:
     refusals: int = 0
     refused_since: float = 0.0
     error: BaseException | None = None
-    """Why it is given up and to be parked; None until then."""
+    """Why it is given up and to be set apart; None until then."""
+
+    @property
+    def claim(self) -> Claim:
+        """Whose outcome it is."""
+        claim, _ = self.item
+        return claim
 
 
 class Pending:
@@ -67,8 +74,16 @@ class Pending:
         """These were not written: they are the first again."""
         self.fresh[:0] = group
 
+    def give_up(self, worker: Holder) -> list[Claim]:
+        """Forget the outcomes of this worker's claims; gives those."""
+        out = [claim for claim, _ in self.fresh if claim.worker is worker]
+        out += [apart.claim for apart in self.apart if apart.claim.worker is worker]
+        self.fresh = [(claim, outcome) for claim, outcome in self.fresh if claim.worker is not worker]
+        self.apart = [apart for apart in self.apart if apart.claim.worker is not worker]
+        return out
+
     def wakes_at(self) -> float:
-        """When there is something to try, if nobody calls."""
+        """When there is something to try, if nothing new comes before."""
         first = 0.0 if self.fresh else min((apart.at for apart in self.apart), default=float("inf"))
         return max(first, self._at)
 
@@ -121,7 +136,7 @@ class Pending:
             apart.refused_since = now
         apart.refusals += 1
         if apart.error is None and is_final(apart.refusals, now - apart.refused_since):
-            # Parking it is another statement, with pauses of its own.
+            # Setting it apart is another statement, with pauses of its own.
             apart.error, apart.tries = error, 0
         self._breaths += 1
         self._at = now + min(LONGEST_BREATH, pause_after(self._breaths))

@@ -1,11 +1,12 @@
 """Claimed messages that wait for a handler, and the handlers that wait for messages.
 
-Messages of one key stay together as a run, because they must not be in two hands. Used by `worker`
-(which puts) and `hand` (which takes).
+Messages of one key stay together as a run, because no two executors may have some of them. Used by `worker`
+(which puts) and `executor` (which takes).
 """
 
 import asyncio
 from collections import deque
+from time import monotonic
 
 from faststream_outbox.queue.claim import Claim
 
@@ -16,17 +17,23 @@ class Ready:
     def __init__(self) -> None:
         self.count = 0
         """Messages in the line."""
+        self.moved_at = 0.0
+        """When one was last taken, or came while there was none, on the clock of `monotonic`."""
         self._line: deque[Claim | list[Claim]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
 
     def put(self, claims: list[Claim]) -> None:
         """Add messages, each for whoever is free."""
+        if not self.count:
+            self.moved_at = monotonic()
         self._line.extend(claims)
         self.count += len(claims)
         self._rouse(len(claims))
 
     def put_run(self, run: list[Claim]) -> None:
-        """Add messages of one key, for one hand."""
+        """Add messages of one key, for one executor."""
+        if not self.count:
+            self.moved_at = monotonic()
         self._line.append(run)
         self.count += len(run)
         self._rouse(1)
@@ -43,6 +50,7 @@ class Ready:
         while not self._line:
             await self.wait(None)
         run = _as_run(self._line.popleft())
+        self.moved_at = monotonic()
         self.count -= len(run)
         return run
 

@@ -1,12 +1,12 @@
 """What a failed settle statement means: the data's own fault, or an outage that passes.
 
-Parked is only what the data itself causes, and only after it was refused several times over some
+A message is set apart only where its data is the cause, and only after it was refused several times over some
 seconds, alone. A missing table, a missing right, a role that may not log in, an internal error: those
-say nothing about the message. Pure. Used by `settler`.
+say nothing about the message. Pure. Used by `settler` and `pending`.
 """
 
-PARK_TIMES = 5
-PARK_SECONDS = 3.0
+APART_TIMES = 5
+APART_SECONDS = 3.0
 
 # Triggered actions, cardinality, data, integrity, triggered changes, routines, check options, limits, PL/pgSQL's RAISE.
 _DATA = ("09", "21", "22", "23", "27", "2F", "38", "39", "44", "54", "P0")
@@ -28,4 +28,4 @@ def is_locked(error: BaseException) -> bool:
 
 def is_final(refusals: int, seconds: float) -> bool:
     """Whether what was refused so often, over so long a time, will be refused for ever."""
-    return refusals >= PARK_TIMES and seconds >= PARK_SECONDS
+    return refusals >= APART_TIMES and seconds >= APART_SECONDS

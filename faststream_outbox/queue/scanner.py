@@ -1,7 +1,7 @@
-"""Looks from the beginning, beside the claims and on a connection of its own.
+"""Full scans, beside the claims and on a connection of their own.
 
-Which lanes there are, what lies below the claimers' floors, which keys have a head to claim, and when
-the next message falls due. It takes nothing: what it finds, the claimer claims. However long it takes
+They find which lanes there are, what lies below the claimer's floors, which keys have a head to claim, and when
+the next message falls due. They take nothing: what they find, the claimer claims. However long a scan takes
 and however often it fails, no claim waits for it. Runs as a service of the client.
 """
 
@@ -9,81 +9,114 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from faststream_outbox.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox.events import Events
+from faststream_outbox.outage import Outage
 from faststream_outbox.queue.claimer import Claimer
-from faststream_outbox.queue.intake import MOST_STRAYS, Intake, LaneName
-from faststream_outbox.queue.lane import NEVER, Claimable, Lane
-from faststream_outbox.queue.outage import Outage
+from faststream_outbox.queue.planning.claim_plan import MOST_STRAYS, ClaimPlan, LaneName
+from faststream_outbox.queue.planning.lanes import NEVER, Lane
 from faststream_outbox.queue.stray_keys import StrayKeys
+from faststream_outbox.service import STUCK_SECONDS, Pulse
 from faststream_outbox.sql import Statements
-from faststream_outbox.sql.wire import Row, Wire
+from faststream_outbox.sql.queue_rows import ClaimableRow, DrawnIdsRow, LaneRow, NextDueRow
+from faststream_outbox.sql.rows import named
 
 SCAN_TIMEOUT = 300.0
-"""Seconds that a scan may take: it stands in nobody's way, and a million dead entries take their time."""
+"""Seconds that a scan may take: nothing waits for it, and a million dead index entries take their time."""
 
 
 class Scanner:
     """The one task that scans for a claimer."""
 
-    def __init__(self, wire: Wire, sql: Statements, events: Events, claimer: Claimer) -> None:
-        self._wire = wire
+    def __init__(
+        self, connection: DedicatedConnection, sql: Statements, events: Events, claimer: Claimer, table: str
+    ) -> None:
+        self._connection = connection
         self._sql = sql
         self._claimer = claimer
+        self._table = table
+        self._horizon = claimer.horizon
         self._wake = asyncio.Event()
         self._until = NEVER
+        self.pulse = Pulse(SCAN_TIMEOUT + STUCK_SECONDS)
         self._scans = Outage("scan", events)
         self._dues = Outage("next_due", events)
-        self._stray_keys = StrayKeys(self._fetch, claimer, self._tell_dues)
+        self._readings = Outage("drawn_ids", events)
+        self._stray_keys = StrayKeys(self._fetch, claimer, self._between)
         claimer.at_rest = self._rouse
 
+    @property
+    def outages(self) -> list[Outage]:
+        """Of each kind of its statements."""
+        return [self._scans, self._dues, self._readings]
+
     def _rouse(self) -> None:
-        intakes = self._claimer.open().values()
-        if any(intake.scan_at < self._until for intake in intakes) or self._unknown():
+        plans = self._claimer.open().values()
+        is_read = self._horizon.wants_reading(asyncio.get_running_loop().time())
+        if is_read or any(plan.scan_at < self._until for plan in plans) or self._unknown():
             self._wake.set()
 
-    def _late(self, now: float) -> list[Intake]:
-        """Whose look is due, and with them those whose look would be soon: one look is enough for all."""
-        intakes = self._claimer.open().values()
-        if not any(intake.scan_at <= now for intake in intakes):
+    def _late(self, now: float) -> list[ClaimPlan]:
+        """Whose scan is due, and with them those whose scan would be due soon: one scan is enough for all."""
+        plans = self._claimer.open().values()
+        if not any(plan.scan_at <= now for plan in plans):
             return []
-        return [intake for intake in intakes if intake.scan_at <= now or intake.joins_scan(now)]
+        return [plan for plan in plans if plan.scan_at <= now or plan.joins_scan(now)]
 
     def _unknown(self) -> list[Lane]:
-        lanes = (lane for intake in self._claimer.open().values() for lane in intake.lanes.values())
-        return [lane for lane in lanes if not lane.is_wet and not lane.is_due_known]
+        lanes = (lane for plan in self._claimer.open().values() for lane in plan.lanes.values())
+        return [lane for lane in lanes if not lane.may_have_work and not lane.is_due_known]
 
     async def run(self) -> None:
         """Scan until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            await self._tell_dues()
+            self.pulse.beat()
+            await self._between()
             now = loop.time()
             if (late := self._late(now)) and not self._scans.holds(now):
                 await self._try(self._scan(late), self._scans)
             elif not self._unknown() or self._dues.holds(now):
                 await self._sleep(now)
 
+    async def _between(self) -> None:
+        """What must not wait for the end of a long scan."""
+        await self._tell_dues()
+        if self._horizon.wants_reading(asyncio.get_running_loop().time()):
+            await self._try(self._read_horizon(), self._readings)
+
+    async def _read_horizon(self) -> None:
+        horizon, loop = self._horizon, asyncio.get_running_loop()
+        beginnings = horizon.beginnings
+        horizon.failed(loop.time())
+        rows = await self._fetch("drawn_ids", {"table": self._table})
+        for row in named(DrawnIdsRow, rows) if beginnings == horizon.beginnings else ():
+            horizon.read(row.server, row.drawn, row.writers, loop.time())
+
     async def _tell_dues(self) -> None:
         unknown = self._unknown()
         if unknown and not self._dues.holds(asyncio.get_running_loop().time()):
             await self._try(self._next_due(unknown), self._dues)
 
-    async def _try(self, looking: Any, outage: Outage) -> None:
+    async def _try(self, scan: Any, outage: Outage) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await looking
-        except Exception as error:  # noqa: BLE001 - told, and tried again
+            await scan
+        except Exception as error:  # noqa: BLE001 - reported, and tried again
             outage.failed(error, loop.time())
         else:
             outage.worked(loop.time())
         self._claimer.wake()
 
     async def _sleep(self, now: float) -> None:
-        times = [intake.scan_at for intake in self._claimer.open().values()]
+        times = [plan.scan_at for plan in self._claimer.open().values()]
         times += [outage.retry_at for outage in (self._scans, self._dues) if outage.holds(now)]
+        if self._horizon.is_wanted:
+            times.append(self._horizon.read_at)
         # What is late now waits for the end of an outage.
         self._until = min((at for at in times if at > now), default=NEVER)
+        self.pulse.rest(self._until - now)
         try:
             async with asyncio.timeout(None if self._until == NEVER else self._until - now):
                 await self._wake.wait()
@@ -91,7 +124,8 @@ class Scanner:
             return
 
     async def _fetch(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
-        return await self._wire.fetch(self._sql[name], values)
+        self.pulse.beat()
+        return await self._connection.fetch(self._sql[name], values)
 
     async def _next_due(self, lanes: list[Lane]) -> None:
         values = {
@@ -110,36 +144,37 @@ class Scanner:
                 lane.is_due_known = False
             raise
         now = asyncio.get_running_loop().time()
-        due = {(row[0], row[1], row[2]): float(row[3]) for row in rows}
+        due = {(row.queue, row.priority, row.keyed): row.due_in for row in named(NextDueRow, rows)}
         for lane in lanes:
             seconds = due.get((lane.queue, lane.priority, lane.keyed))
             if seconds is not None:
                 lane.note_due(now + seconds)
 
-    async def _scan(self, intakes: list[Intake]) -> None:
+    async def _scan(self, plans: list[ClaimPlan]) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        queues = list(dict.fromkeys(queue for intake in intakes for queue in intake.queues))
-        rows = await self._fetch("survey", {"queues": queues})
-        names: list[LaneName] = [(row[0], row[2], row[1]) for row in rows]
-        for intake in intakes:
-            for name in names:
-                if name[0] in intake.queues:
-                    intake.lane(name)
-            intake.claims_from = 0.0
+        queues = list(dict.fromkeys(queue for plan in plans for queue in plan.queues))
+        found = named(LaneRow, await self._fetch("survey", {"queues": queues}))
+        names: dict[ClaimPlan, list[LaneName]] = {
+            plan: [(lane.queue, lane.priority, lane.keyed) for lane in found if lane.queue in plan.queues]
+            for plan in plans
+        }
+        for plan in plans:
+            for name in names[plan]:
+                plan.lane(name)
+            plan.claims_from = 0.0
         self._claimer.wake()
-        await self._look_below(intakes)
-        await self._stray_keys.look(intakes, [name for name in names if name[2]])
+        await self._scan_below(plans)
+        await self._stray_keys.scan(plans, [lane for lane in found if lane.keyed])
         now = loop.time()
-        for intake in intakes:
-            seen = dict.fromkeys(name for name in names if name[0] in intake.queues)
-            intake.scanned(seen, now, now - began)
+        for plan in plans:
+            plan.scanned(dict.fromkeys(names[plan]), now, now - began)
 
-    async def _look_below(self, intakes: list[Intake]) -> None:
+    async def _scan_below(self, plans: list[ClaimPlan]) -> None:
         places = [
-            (intake, lane)
-            for intake in intakes
-            for lane in intake.lanes.values()
+            (plan, lane)
+            for plan in plans
+            for lane in plan.lanes.values()
             if not lane.keyed and lane.floor_at is not None
         ]
         if not places:
@@ -152,14 +187,13 @@ class Scanner:
             "from_ids": [0] * len(lanes),
             "to_ats": [lane.floor_at for lane in lanes],
             "to_ids": [lane.floor_id for lane in lanes],
-            "ttls": [intake.options.lease_ttl_seconds for intake, _ in places],
+            "ttls": [plan.options.lease_ttl_seconds for plan, _ in places],
             "most": MOST_STRAYS,
             "unheard": self._claimer.unheard_tokens(),
         }
-        found: dict[int, list[Claimable]] = {}
-        for row in await self._fetch("claimable", values):
-            claimable = Claimable(*row)
-            found.setdefault(claimable.n, []).append(claimable)
+        found: dict[int, list[ClaimableRow]] = {}
+        for row in named(ClaimableRow, await self._fetch("claimable", values)):
+            found.setdefault(row.n, []).append(row)
         for place, rows in found.items():
-            intake, lane = places[place - 1]
-            intake.found_below(lane, [(row.next_attempt_at, row.id) for row in rows])
+            plan, lane = places[place - 1]
+            plan.found_below(lane, [(row.next_attempt_at, row.id) for row in rows])

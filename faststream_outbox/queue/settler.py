@@ -3,41 +3,35 @@
 Lightly loaded it adds no latency, heavily loaded it batches hundreds, without a timer or a knob.
 Every write carries the lease's token, so a worker that lost its lease changes nothing. When the
 connection dies the same outcomes are written again on a fresh one; the token makes that safe. What one
-kind or one message has to wait for stands in front of no other. A message whose outcome the server
-refuses again and again, because of its data, is parked instead of running for ever.
+kind or one message has to wait for holds up no other. A message whose outcome the server
+refuses again and again, because of its data, is set apart instead of running for ever. Runs as a service of the client.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from time import monotonic
+from typing import Any, assert_never
 
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.events import Events
-from faststream_outbox.events import table as told
 from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
-from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.claim import Claim, Holder
 from faststream_outbox.queue.pending import Apart, Pending
 from faststream_outbox.queue.refusal import is_fault_of_data, is_locked
-from faststream_outbox.queue.settling import Ended, parking, settling, written_before
+from faststream_outbox.queue.settling import Ended, kind_of, setting_apart, settling, written_before
+from faststream_outbox.service import Pulse
 from faststream_outbox.sql import Statements
-from faststream_outbox.sql.wire import Wire
-
-if TYPE_CHECKING:
-    from faststream_outbox.queue.worker import Worker
+from faststream_outbox.sql.queue_rows import RemainingRow
+from faststream_outbox.sql.rows import named
 
 SAY_AGAIN_SECONDS = 30.0
-"""An outage that goes on is told again after this time, then after twice that time, and so on."""
+"""An outage that goes on is reported again after this time, then after twice that time, and so on."""
 LONGEST_SILENCE = 3600.0
 
 LAST_SECONDS = 2.0
 """How long the last outcomes of a program that ends without a stop may take."""
-
-
-class Aftermath(Protocol):
-    """Who must know that an outcome was written, or that the lease was gone."""
-
-    def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
-        """The claim is out of our hands."""
 
 
 class Settler:
@@ -45,18 +39,16 @@ class Settler:
 
     def __init__(
         self,
-        wire: Wire,
+        connection: DedicatedConnection,
         sql: Statements,
         events: Events,
-        aftermath: Aftermath,
         *,
         has_dead_letters: bool,
         renderer: Renderer | None = None,
     ) -> None:
-        self._wire = wire
+        self._connection = connection
         self._sql = sql
         self._events = events
-        self._aftermath = aftermath
         self._keeps_dead = has_dead_letters
         self._renderer = renderer
         self._kinds: dict[type[Any], Pending] = {kind: Pending() for kind in (Done, Settled, Retry, Release, Dead)}
@@ -67,6 +59,18 @@ class Settler:
         self._say_at = 0.0
         self._silence = SAY_AGAIN_SECONDS
         self._wake = asyncio.Event()
+        self.pulse = Pulse()
+        self._waiting_since: float | None = None
+
+    @property
+    def outage_since(self) -> float | None:
+        """Since when outcomes cannot be written, on the event loop's clock; None while they can."""
+        return min(self._failing_since.values(), default=None)
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when outcomes wait and none was written, on the clock of `monotonic`; None if none waits."""
+        return self._waiting_since
 
     @property
     def backlog(self) -> int:
@@ -76,6 +80,8 @@ class Settler:
     def put(self, claim: Claim, outcome: FinalOutcome) -> None:
         """Write this outcome as soon as possible."""
         self._kinds[type(outcome)].fresh.append((claim, outcome))
+        if self._waiting_since is None:
+            self._waiting_since = monotonic()
         self._wake.set()
 
     async def run(self) -> None:
@@ -94,16 +100,17 @@ class Settler:
                 for pending in self._kinds.values():
                     while group := pending.take(loop.time()):
                         await self._settle(group)
-        except Exception as error:  # noqa: BLE001 - told; it is left to its lease
-            self._events.emit(told.ConnectionLost("settle", error))
+        except Exception as error:  # noqa: BLE001 - reported; it is left to its lease
+            self._events.emit(events.ConnectionLost("settle", error))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
+            self.pulse.beat()
             now = loop.time()
             worked = False
-            # One statement of each kind in turn, then one that failed alone: nobody stands in front of another.
+            # One statement of each kind in turn, then one that failed alone: none holds up another.
             for pending in self._kinds.values():
                 if group := pending.take(now):
                     worked = True
@@ -117,7 +124,9 @@ class Settler:
 
     async def _sleep(self, now: float) -> None:
         until = min(pending.wakes_at() for pending in self._kinds.values())
+        self.pulse.rest(until - now)
         if until == float("inf"):
+            self._waiting_since = None
             await self._wake.wait()
         elif until > now:
             try:
@@ -126,14 +135,11 @@ class Settler:
             except TimeoutError:
                 return
 
-    def give_up(self, worker: "Worker") -> list[Claim]:
-        """Forget what this worker could not get written; its claims stay leased until that ends."""
+    def give_up(self, worker: Holder) -> list[Claim]:
+        """Forget what this worker could not get written; its claims stay leased until their leases end."""
         left = [claim for claim, _ in self._writing if claim.worker is worker]
         for pending in self._kinds.values():
-            left += [claim for claim, _ in pending.fresh if claim.worker is worker]
-            left += [apart.item[0] for apart in pending.apart if apart.item[0].worker is worker]
-            pending.fresh = [item for item in pending.fresh if item[0].worker is not worker]
-            pending.apart = [apart for apart in pending.apart if apart.item[0].worker is not worker]
+            left += pending.give_up(worker)
         for claim in left:
             claim.is_abandoned = True
             self._unsure.discard(claim)
@@ -142,18 +148,19 @@ class Settler:
     async def write(self, ended: Sequence[Ended]) -> None:
         """Write these outcomes now, once; for whoever has no loop running."""
         kinds: dict[type[Any], list[Ended]] = {}
-        for item in ended:
-            kinds.setdefault(type(item[1]), []).append(item)
+        for claim, outcome in ended:
+            kinds.setdefault(type(outcome), []).append((claim, outcome))
         for items in kinds.values():
             self._close(items, await self._send(items))
 
     async def _write(self, pending: Pending, group: list[Ended]) -> None:
         error, is_connected = await self._tried(group, self._settle)
         now = asyncio.get_running_loop().time()
-        left = [item for item in group if not item[0].is_abandoned]
         if error is None:
             self._wrote(pending, now)
-        elif is_connected and is_fault_of_data(error):
+            return
+        left = [(claim, outcome) for claim, outcome in group if not claim.is_abandoned]
+        if is_connected and is_fault_of_data(error):
             pending.refused(left, now)
         elif is_connected and is_locked(error):
             pending.blocked(left, now)
@@ -164,11 +171,11 @@ class Settler:
     async def _write_apart(self, pending: Pending, apart: Apart) -> None:
         was_given_up = apart.error is not None
         if was_given_up:
-            error, is_connected = await self._tried([apart.item], lambda _: self._park(apart))
+            error, is_connected = await self._tried([apart.item], lambda _: self._set_apart(apart))
         else:
             error, is_connected = await self._tried([apart.item], self._settle)
         now = asyncio.get_running_loop().time()
-        claim = apart.item[0]
+        claim = apart.claim
         if error is None:
             self._wrote(pending, now)
         elif claim.is_abandoned:
@@ -176,7 +183,7 @@ class Settler:
         elif is_connected and is_fault_of_data(error):
             pending.refused_apart(apart, now, error)
             if apart.error is not None and not was_given_up:
-                refused = told.OutcomeRefused(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, error)
+                refused = events.OutcomeRefused(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, error)
                 self._events.emit(refused)
         elif is_connected and is_locked(error):
             pending.blocked_apart(apart, now)
@@ -188,19 +195,20 @@ class Settler:
     async def _tried(self, group: list[Ended], write: Callable[[list[Ended]], Any]) -> tuple[Exception | None, bool]:
         """The error, if it failed, and whether there was a connection by then."""
         self._writing = group
+        self.pulse.beat()
         is_connected = False
         try:
             # Apart from the statement: what is refused while connecting says nothing about a message.
-            if not self._wire.is_open:
-                await self._wire.open()
+            if not self._connection.is_open:
+                await self._connection.open()
             is_connected = True
             await write(group)
-        except Exception as error:  # noqa: BLE001 - told, and tried again
+        except Exception as error:  # noqa: BLE001 - reported, and tried again
             self._unsure.update(claim for claim, _ in group)
             return error, is_connected
         except BaseException:
-            left = [item for item in group if item[0] in item[0].worker.unsettled]
-            self._kinds[type(group[0][1])].put_back(left)
+            left = [(claim, outcome) for claim, outcome in group if claim in claim.worker.unsettled]
+            self._kinds[kind_of(group)].put_back(left)
             self._unsure.update(claim for claim, _ in left)
             raise
         finally:
@@ -211,14 +219,16 @@ class Settler:
         written = await self._send(group)
         if len(written) < len(group):
             # Whoever writes to a row at the same moment moves it from where it was found: the next statement sees it.
-            written |= await self._send([item for item in group if item[0].id not in written])
+            written |= await self._send([(claim, outcome) for claim, outcome in group if claim.id not in written])
         if self._unsure:
-            missing = [item for item in group if item[0] in self._unsure and item[0].id not in written]
+            missing = {
+                claim.id: outcome for claim, outcome in group if claim in self._unsure and claim.id not in written
+            }
             if missing:
                 # An earlier try of theirs may have been written before its answer was lost.
-                rows = await self._wire.fetch(self._sql["remains"], {"ids": [claim.id for claim, _ in missing]})
-                stays = {row[0]: row[1] for row in rows}
-                written |= {item[0].id for item in missing if written_before(item, stays)}
+                rows = await self._connection.fetch(self._sql["remains"], {"ids": list(missing)})
+                stays = {row.id: row.is_held for row in named(RemainingRow, rows)}
+                written |= {number for number, outcome in missing.items() if written_before(number, outcome, stays)}
             self._unsure.difference_update(claim for claim, _ in group)
         self._close(group, written)
 
@@ -227,23 +237,31 @@ class Settler:
         if statement is None:
             return {claim.id for claim, _ in items}
         name, values = statement
-        return {row[0] for row in await self._wire.fetch(self._sql[name], values)}
+        if isinstance(items[0][1], Retry):
+            now = asyncio.get_running_loop().time()
+            for claim, _ in items:
+                if claim.retried_at is None:
+                    claim.retried_at = now
+        # Where an outcome says more of a message than its id, the id comes first.
+        return {number for number, *_ in await self._connection.fetch(self._sql[name], values)}
 
-    async def _park(self, apart: Apart) -> None:
+    async def _set_apart(self, apart: Apart) -> None:
         assert apart.error is not None
-        rows = await self._wire.fetch(self._sql["settle_parked"], parking(apart.item, apart.error))
+        rows = await self._connection.fetch(self._sql["settle_apart"], setting_apart(apart.item, apart.error))
         claim, outcome = apart.item
         self._unsure.discard(claim)
-        self._aftermath.settled(claim, outcome, lost=not rows)
+        claim.worker.settled(claim, outcome, lost=not rows)
 
     def _wrote(self, pending: Pending, now: float) -> None:
         pending.wrote()
+        if self._waiting_since is not None:
+            self._waiting_since = monotonic()
         if self._failing_since and pending in self._failing_since:
             since = min(self._failing_since.values())
             del self._failing_since[pending]
             if not self._failing_since:
                 self._said, self._say_at, self._silence = "", 0.0, SAY_AGAIN_SECONDS
-                self._events.emit(told.ConnectionRestored("settle", now - since))
+                self._events.emit(events.ConnectionRestored("settle", now - since))
 
     def _failed(self, pending: Pending, now: float, error: Exception) -> None:
         # All kinds fail alike where the server is away or a right is missing: that is one piece of news.
@@ -252,13 +270,13 @@ class Settler:
         if is_news or now >= self._say_at:
             self._said, self._say_at = repr(error), now + self._silence
             self._silence = min(2 * self._silence, LONGEST_SILENCE)
-            self._events.emit(told.ConnectionLost("settle", error))
+            self._events.emit(events.ConnectionLost("settle", error))
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:
-        is_done_heard = told.Handled in self._events
+        is_done_heard = events.Handled in self._events
         for claim, outcome in items:
             lost = claim.id not in written
-            self._aftermath.settled(claim, outcome, lost=lost)
+            claim.worker.settled(claim, outcome, lost=lost)
             if lost or is_done_heard or type(outcome) is not Done:
                 self._tell(claim, outcome, lost=lost)
 
@@ -271,12 +289,12 @@ class Settler:
             case _ if lost:
                 if claim.is_lost:
                     return
-                kind, more = told.LeaseLost, {"phase": "settling"}
+                kind, more = events.LeaseWasLost, {"phase": "settling"}
             case Done() | Settled():
-                kind, more = told.Handled, {"duration_seconds": claim.duration}
+                kind, more = events.Handled, {"duration_seconds": claim.duration, "age_seconds": claim.age}
             case Retry(delay=delay, error=error):
                 kind, more = (
-                    told.Retried,
+                    events.Retried,
                     {
                         "duration_seconds": claim.duration,
                         "delay_seconds": delay or 0.0,
@@ -285,16 +303,17 @@ class Settler:
                 )
             case Dead(reason=reason, error=error):
                 kind, more = (
-                    told.Died,
+                    events.Died,
                     {
                         "duration_seconds": claim.duration,
                         "reason": reason,
                         "kept": self._keeps_dead,
+                        "age_seconds": claim.age,
                         "error": error,
                     },
                 )
             case Release():
-                kind, more = told.Released, {"was_started": claim.was_started}
+                kind, more = events.Released, {"was_started": claim.was_started}
             case _:
                 assert_never(outcome)
         if kind in self._events:

@@ -1,9 +1,6 @@
-"""Which statement writes outcomes of one kind, and with which values.
+"""Which statement writes outcomes of one kind, and with which values. Pure. Used by `settler`."""
 
-Pure. Used by `settler`.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from faststream_outbox.outcomes.failure import Renderer, described, storable
@@ -11,13 +8,20 @@ from faststream_outbox.outcomes.outcome import Dead, Done, FinalOutcome, Release
 from faststream_outbox.queue.claim import Claim
 
 Ended = tuple[Claim, FinalOutcome]
+"""A claim, and the outcome to be written."""
+
+
+def kind_of(items: Sequence[Ended]) -> type[FinalOutcome]:
+    """The kind of outcomes that are all of one kind."""
+    _, outcome = items[0]
+    return type(outcome)
 
 
 def settling(
     items: Sequence[Ended], *, keeps_dead: bool, renderer: Renderer | None = None
 ) -> tuple[str, dict[str, Any]] | None:
     """The statement's name and values; None where there is nothing to write. All outcomes are of one kind."""
-    outcome = items[0][1]
+    _, outcome = items[0]
     values = _leases(items)
     match outcome:
         case Done():
@@ -37,9 +41,9 @@ def settling(
             assert_never(outcome)
 
 
-def parking(item: Ended, error: BaseException) -> dict[str, Any]:
-    """The values that park a message whose outcome was refused."""
-    outcome = item[1]
+def setting_apart(item: Ended, error: BaseException) -> dict[str, Any]:
+    """The values that set a message apart whose outcome was refused."""
+    _, outcome = item
     # Not the outcome's own text: it may hold an error whose rendering raises.
     if isinstance(outcome, Dead):
         reason = f"{_said(outcome.reason)}; dead letter refused: {error!r}"
@@ -48,12 +52,11 @@ def parking(item: Ended, error: BaseException) -> dict[str, Any]:
     return _leases([item]) | {"reasons": [storable(reason, 1000)]}
 
 
-def written_before(item: Ended, stays: dict[int, bool]) -> bool:
+def written_before(number: int, outcome: FinalOutcome, stays: Mapping[int, bool]) -> bool:
     """Whether an earlier try wrote it before its answer was lost; `stays` says which rows exist, and are held."""
-    claim, outcome = item
     if isinstance(outcome, Retry | Release):
-        return not stays.get(claim.id)
-    return claim.id not in stays
+        return not stays.get(number)
+    return number not in stays
 
 
 def _said(reason: object) -> str:

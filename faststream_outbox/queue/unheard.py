@@ -1,9 +1,9 @@
 """Tokens of claims whose answer was lost.
 
-What such a claim leased is in nobody's hands, so this process may take it again at once instead of
-waiting for the lease to end. The claim may still be under way on the server and come about later:
-a token is remembered until its leases have run out in any case. A token whose answer was heard is
-never in here, so nothing that this process holds is taken from it. Used by `claimer` and `scanner`.
+Nobody handles what such a claim leased, so this process may claim it again at once instead of
+waiting for the lease to end. The claim may still be under way on the server and be committed later:
+a token is remembered until its leases have run out in any case. A token whose answer arrived is
+never in here, so nothing that this process holds is taken from it. Used by `asking`.
 """
 
 from uuid import UUID

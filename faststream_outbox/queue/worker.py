@@ -9,25 +9,24 @@ Built by the broker for each subscriber, or used directly.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox import events
 from faststream_outbox.errors import WrongEventLoop
-from faststream_outbox.events import table as told
 from faststream_outbox.outcomes.apart import apart
 from faststream_outbox.outcomes.limited import limited
-from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release
+from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release, Retry
 from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.hand import Hand
+from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.executor import Executor
 from faststream_outbox.queue.options import WorkerOptions, checked_queues
+from faststream_outbox.queue.planning.claim_plan import ClaimPlan
 from faststream_outbox.queue.ready import Ready
-from faststream_outbox.service import LONGEST_PAUSE, pause_after
-
-if TYPE_CHECKING:
-    from faststream_outbox.queue.client import OutboxClient
-    from faststream_outbox.queue.intake import Intake
+from faststream_outbox.service import LONGEST_PAUSE, STUCK_SECONDS, pause_after
+from faststream_outbox.wakeup.hint import Hint
 
 Handle = Callable[[Claim], Awaitable[Outcome]]
 HandleBatch = Callable[[Sequence[Claim]], Awaitable[Sequence[Outcome]]]
@@ -35,6 +34,7 @@ HandleBatch = Callable[[Sequence[Claim]], Awaitable[Sequence[Outcome]]]
 HOARD_SECONDS = 0.05
 """A worker keeps no more messages waiting than it handles in this time, and as many again on their way."""
 MOST_UNSETTLED = 5000
+"""With so many outcomes that are not written yet, nothing more is claimed."""
 SHORTEST_WAIT = 1.0
 """Seconds that a stop waits at least for a claim under way, for a cancelled handler, and for outcomes."""
 
@@ -61,17 +61,16 @@ class Worker:
         handle: Handle | HandleBatch,
         *,
         dlq_table: Table | None = None,
-        client: "OutboxClient | None" = None,
+        client: OutboxClient | None = None,
         name: str | None = None,
         options: WorkerOptions | None = None,
         **settings: Any,
     ) -> None:
-        from faststream_outbox.queue.client import OutboxClient
-
         self.queues = checked_queues(queues)
         self.options = options or WorkerOptions(**settings)
         self.client = client or OutboxClient.shared(engine, table, dlq_table)
         self.client.check(self.options)
+        self.events = self.client.events
         self.name = name or ",".join(self.queues)
         self.handle: Any = apart(limited(handle, self.options.handler_timeout))
         self._seconds: float | None = None
@@ -84,10 +83,10 @@ class Worker:
         self._loop = loop
         self.is_stopping = False
         self.ready = Ready()
-        self._hands: dict[asyncio.Task[None], Hand] = {}
+        self._executors: dict[asyncio.Task[None], Executor] = {}
         self.unsettled: set[Claim] = set()
         self._some_settled = asyncio.Event()
-        self._intake: Intake | None = None
+        self._plan: ClaimPlan | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._lingering: asyncio.Task[None] | None = None
 
@@ -95,7 +94,7 @@ class Worker:
         """Belong to the running event loop: the one before may have ended without a stop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            if self._loop is not None and self._hands and self._loop.is_running():
+            if self._loop is not None and self._executors and self._loop.is_running():
                 msg = f"{self.name} runs in another event loop. Make a worker for each loop."
                 raise WrongEventLoop(msg)
             self._assemble(loop)
@@ -103,17 +102,39 @@ class Worker:
     @property
     def is_running(self) -> bool:
         """Whether it claims and handles."""
-        return bool(self._hands) and not self.is_stopping
+        return bool(self._executors) and not self.is_stopping
 
     @property
     def is_healthy(self) -> bool:
         """Whether every one of its loops is alive; also so while it stops."""
-        return self.is_stopping or all(hand.is_ready for hand in self._hands.values())
+        return self.is_stopping or all(executor.is_ready for executor in self._executors.values())
+
+    def stuck_for(self, now: float) -> float:
+        """Seconds since a message found a handler, if some wait although an executor is free; else 0."""
+        if self.is_stopping or not self.ready.count or all(e.holds for e in self._executors.values()):
+            return 0.0
+        waited = now - self.ready.moved_at
+        return waited if waited > STUCK_SECONDS else 0.0
+
+    def busy_for(self, now: float) -> float:
+        """Seconds that every executor has been with the same handler; 0 while one is free."""
+        began = [executor.began_at for executor in self._executors.values()]
+        return 0.0 if not began else min(0.0 if at is None else now - at for at in began)
+
+    @property
+    def recovering(self) -> int:
+        """Executors that wait for a moment because they have crashed."""
+        return sum(not executor.is_ready for executor in self._executors.values())
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the event loop is ending everything, as at the end of `asyncio.run`."""
+        return self.client.is_cancelled
 
     @property
     def running(self) -> int:
         """Handlers that run now."""
-        return sum(bool(hand.holds) for hand in self._hands.values())
+        return sum(bool(executor.holds) for executor in self._executors.values())
 
     @property
     def waiting(self) -> int:
@@ -143,43 +164,43 @@ class Worker:
     async def start(self) -> None:
         """Begin to claim and handle, unless already running; a stop under way ends first."""
         self._move()
-        if self._stopping is not None and asyncio.current_task() not in self._hands:
+        if self._stopping is not None and asyncio.current_task() not in self._executors:
             await asyncio.shield(self._stopping)
-        if self._hands:
+        if self._executors:
             return
         self.is_stopping = False
         for number in range(self.options.max_workers):
             self._employ(f"outbox {self.name} {number}")
         try:
-            self._intake = await self.client.attach(self)
+            self._plan = await self.client.attach(self)
         except BaseException:
-            hands, self._hands = self._hands, {}
-            for task in hands:
+            executors, self._executors = self._executors, {}
+            for task in executors:
                 task.cancel()
             raise
 
     def employs(self, task: asyncio.Task[Any]) -> bool:
-        """Whether this is the task of one of its hands."""
-        return task in self._hands
+        """Whether this is the task of one of its executors."""
+        return task in self._executors
 
     def _employ(self, name: str, pause: float = 0.0) -> None:
-        hand = Hand(self, name, pause)
-        task = asyncio.get_running_loop().create_task(hand.run(), name=name)
-        self._hands[task] = hand
+        executor = Executor(self, name, pause)
+        task = asyncio.get_running_loop().create_task(executor.run(), name=name)
+        self._executors[task] = executor
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A hand's loop is over: as it should be, or another one must take its place."""
+        """An executor's loop is over: as it should be, or another one must take its place."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        hand = self._hands.get(task)
-        if hand is None or self.is_stopping or self.client.is_cancelled:
+        executor = self._executors.get(task)
+        if executor is None or self.is_stopping or self.is_cancelled:
             return
-        del self._hands[task]
+        del self._executors[task]
         self._crashes = 0 if perf_counter() - self._crashed_at > LONGEST_PAUSE else self._crashes
         self._crashes, self._crashed_at = self._crashes + 1, perf_counter()
-        self._employ(hand.name, pause_after(self._crashes))
-        hand.let_go()
-        self.client.events.emit(told.LoopCrashed(hand.name, error or RuntimeError(f"{hand.name} ended.")))
+        self._employ(executor.name, pause_after(self._crashes))
+        executor.let_go()
+        self.events.emit(events.LoopCrashed(executor.name, error or RuntimeError(f"{executor.name} ended.")))
 
     async def stop(self, timeout: float | None = None) -> None:
         """Finish what runs, within `timeout` or `graceful_timeout`; give back the rest at once.
@@ -188,13 +209,13 @@ class Worker:
         that does not end when it is cancelled, as one in a thread, keeps its message leased until it does.
         """
         self._move()
-        if not self._hands:
+        if not self._executors:
             return
         if self._stopping is None:
             self.is_stopping = True
             limit = self.options.graceful_timeout if timeout is None else timeout
             self._stopping = asyncio.get_running_loop().create_task(self._stop(limit), name=f"stop {self.name}")
-        if asyncio.current_task() not in self._hands:
+        if asyncio.current_task() not in self._executors:
             await asyncio.shield(self._stopping)
 
     async def _stop(self, timeout: float | None) -> None:
@@ -208,41 +229,41 @@ class Worker:
             # What a claim under way brings is given back at once, or left to its lease where the server is silent.
             await asyncio.wait([removing], timeout=max(SHORTEST_WAIT, until - loop.time()))
             removing.cancel()
-            busy = {claim for hand in late.values() for claim in hand.holds}
+            busy = {claim for executor in late.values() for claim in executor.holds}
             await self._await_settled(max(SHORTEST_WAIT, until - loop.time()), busy)
             if late:
                 self._lingering = loop.create_task(self._linger(late), name=f"linger {self.name}")
             elif self._lingering is None:
                 await self.client.detach(self)
         finally:
-            self._hands = {}
+            self._executors = {}
             self._stopping = None
 
-    async def _linger(self, late: "dict[asyncio.Task[None], Hand]") -> None:
+    async def _linger(self, late: dict[asyncio.Task[None], Executor]) -> None:
         """Keep the leases of handlers that did not end, and write their outcomes when they do."""
-        for hand in late.values():
-            hand.is_last = True
+        for executor in late.values():
+            executor.is_last = True
         await asyncio.wait(late)
         await self._await_settled(LONGEST_PAUSE)
         self._lingering = None
-        if not self._hands:
+        if not self._executors:
             await self.client.detach(self)
 
-    async def _drain(self, timeout: float) -> "dict[asyncio.Task[None], Hand]":
-        """Wait for what runs; gives those that run on although they were cancelled."""
+    async def _drain(self, timeout: float) -> dict[asyncio.Task[None], Executor]:
+        """Wait for what runs; gives the executors that run on although they were cancelled."""
         began = perf_counter()
-        for task, hand in self._hands.items():
-            if not hand.holds:
+        for task, executor in self._executors.items():
+            if not executor.holds:
                 task.cancel()
-        _, late = await asyncio.wait(list(self._hands), timeout=timeout)
+        _, late = await asyncio.wait(list(self._executors), timeout=timeout)
         if late:
-            self.client.events.emit(told.DrainTimedOut(self.name, perf_counter() - began, len(late)))
+            self.events.emit(events.DrainTimedOut(self.name, perf_counter() - began, len(late)))
             for task in late:
                 task.cancel()
             _, late = await asyncio.wait(late, timeout=SHORTEST_WAIT)
             if late:
-                self.client.events.emit(told.StillRunning(self.name, len(late)))
-        return {task: self._hands[task] for task in late}
+                self.events.emit(events.StillRunning(self.name, len(late)))
+        return {task: self._executors[task] for task in late}
 
     async def _await_settled(self, timeout: float, busy: Collection[Claim] = ()) -> None:
         """Wait until all outcomes but those of `busy` are written; give up when the server stays out of reach."""
@@ -279,22 +300,44 @@ class Worker:
         self.client.settler.put(claim, outcome)
 
     def settled(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
-        """The outcome was written, or the lease was gone."""
+        """The outcome was written, or the lease was gone; called by the settler."""
+        if not lost:
+            self._tell_others(claim, outcome)
         self.unsettled.discard(claim)
         if not self.unsettled or self.is_stopping:
             self._some_settled.set()
-        intake = self._intake
-        if intake is None:
+        plan = self._plan
+        if plan is None:
             return
         if claim.key is not None:
-            intake.keys.settled((claim.queue, claim.key), claim.priority, more=claim.has_more)
+            plan.keys.settled((claim.queue, claim.key), claim.priority, more=claim.has_more)
         if isinstance(outcome, Release) and not self.is_stopping:
             now = asyncio.get_running_loop().time()
-            intake.scan_at = min(intake.scan_at, max(now, intake.earliest_scan))
+            plan.scan_at = min(plan.scan_at, max(now, plan.earliest_scan))
         self.client.claimer.wake()
 
+    def _tell_others(self, claim: Claim, outcome: FinalOutcome) -> None:
+        """Tell workers when a message that comes again is due; those of other processes too, as this one may end."""
+        if isinstance(outcome, (Release, Retry)):
+            due_in, may_be_later = (outcome.delay or 0.0) if isinstance(outcome, Retry) else 0.0, False
+            if claim.retried_at is not None and claim.retried_at + due_in <= asyncio.get_running_loop().time():
+                # Written slowly. If it was due before its commit, it lies below the floors of claims that did not see
+                # it, and who hears that it is due now scans below. If it is not due yet, they ask when it will be.
+                due_in, may_be_later = 0.0, True
+            self.client.wakeups.tell(
+                Hint(
+                    claim.queue,
+                    priorities=frozenset((claim.priority,)),
+                    keyed=claim.key is not None,
+                    keyless=claim.key is None,
+                    due_in=due_in,
+                    later=may_be_later,
+                    scan=isinstance(outcome, Release),
+                )
+            )
+
     async def next(self) -> list[Claim]:
-        """The next message, or run of messages of one key, for a hand."""
+        """The next message, or run of messages of one key, for an executor."""
         run = await self.ready.take()
         if self.ready.count <= self.options.fetch_batch_size:
             self.client.claimer.wake()
@@ -309,5 +352,5 @@ class Worker:
         """The lease was gone before the handler could begin."""
         if not claim.is_lost:
             claim.is_lost = True
-            self.client.events.emit(told.LeaseLost(claim.queue, self.name, claim.id, claim.deliveries_count, "waiting"))
+            self.events.emit(events.LeaseWasLost(claim.queue, self.name, claim.id, claim.deliveries_count, "waiting"))
         self.settled(claim, RELEASE, lost=True)

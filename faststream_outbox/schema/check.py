@@ -1,4 +1,4 @@
-"""Whether a database has the tables as this version needs them, and if not, the SQL that mends it.
+"""Whether a database has the tables as this version needs them, and if not, the SQL that repairs it.
 
 `validate_schema` raises once with every difference; `find_differences` returns them. Both only read.
 Called by the broker's `validate_schema` and by applications in a health check or a deploy step, after
@@ -14,18 +14,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.schema.catalog import read
 from faststream_outbox.schema.compare import Difference, compare
+from faststream_outbox.schema.inbox_table import make_inbox_table
 from faststream_outbox.schema.line import one_line
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.schema.shape import described
 from faststream_outbox.schema.tables import make_dlq_table, make_outbox_table
 
 # What a claim writes: an index on one of these would move on every claim.
-LEASE_COLUMNS = frozenset({"acquired_at", "acquired_token", "deliveries_count", "last_attempt_at"})
+LEASE_COLUMNS = frozenset({"acquired_at", "acquired_token", "deliveries_count"})
 
 # What whoever handles messages does to each table.
 _CLAIMS = ("SELECT", "UPDATE", "DELETE")
 _BURIES = ("INSERT",)
 _ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_RECEIVES = ("SELECT", "INSERT")
 
 
 async def validate_schema(
@@ -61,8 +63,9 @@ async def validate_log_schema(
 async def find_log_differences(
     connection_or_engine: AsyncConnection | AsyncEngine, tables: LogTables, *, check_rights: bool = False
 ) -> list[Difference]:
-    """Everything that is wrong with the log's tables in the database, in an order in which it can be mended."""
-    rights = {tables.log: _ALL[:1], tables.head: _ALL[:3], tables.ticks: _ALL[:2]} if check_rights else {}
+    """Everything that is wrong with the log's tables in the database, in an order in which it can be repaired."""
+    head = tuple(right for right in _ALL if right != "UPDATE")
+    rights = {tables.log: _ALL[:1], tables.head: head, tables.ticks: _ALL[:2]} if check_rights else {}
     differences: list[Difference] = []
     async with _connected(connection_or_engine) as connection:
         for table in tables.all:
@@ -71,8 +74,27 @@ async def find_log_differences(
     return differences
 
 
+async def validate_inbox_schema(
+    connection_or_engine: AsyncConnection | AsyncEngine, table: Table, *, check_rights: bool = False
+) -> None:
+    """Raise `SchemaMismatch` if the table of receipts is not as needed; paste its text into psql from line 2 on.
+
+    check_rights: look at what the connection's role may do, as one that receives.
+    """
+    _refuse(await find_inbox_differences(connection_or_engine, table, check_rights=check_rights))
+
+
+async def find_inbox_differences(
+    connection_or_engine: AsyncConnection | AsyncEngine, table: Table, *, check_rights: bool = False
+) -> list[Difference]:
+    """Everything that is wrong with the table of receipts in the database, in an order in which it can be repaired."""
+    needed = make_inbox_table(_metadata(table), table.name)
+    async with _connected(connection_or_engine) as connection:
+        return await _differences(connection, needed, _RECEIVES if check_rights else ())
+
+
 def printed(differences: list[Difference]) -> str:
-    """What is wrong, and below it the SQL that mends it, to be pasted into psql: words are comments."""
+    """What is wrong, and below it the SQL that repairs it, to be pasted into psql: words are comments."""
     words = [item for item in differences if not item.fix]
     together = [item for item in differences if item.fix and item.runs_in_transaction]
     outside = [item for item in differences if item.fix and not item.runs_in_transaction]
@@ -93,8 +115,8 @@ def _comment(item: Difference) -> str:
 def _refuse(differences: list[Difference]) -> None:
     if differences:
         count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
-        is_mended = any(item.fix for item in differences)
-        what = "Run this; what is left to you is said in words:" if is_mended else "This is left to you:"
+        is_repaired = any(item.fix for item in differences)
+        what = "Run this; what is left to you is said in words:" if is_repaired else "This is left to you:"
         msg = f"The database is not as this version needs it ({count}). {what}\n{printed(differences)}"
         raise SchemaMismatch(msg)
 
@@ -107,7 +129,7 @@ async def find_differences(
     check_autovacuum: bool = False,
     check_rights: bool = False,
 ) -> list[Difference]:
-    """Everything that is wrong with the tables in the database, in an order in which it can be mended.
+    """Everything that is wrong with the tables in the database, in an order in which it can be repaired.
 
     The tables give their names, schema and naming convention; what is needed is what this version's
     own factories describe, so that a reflected or hand-written table is checked in full too.

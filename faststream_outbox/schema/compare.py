@@ -1,4 +1,4 @@
-"""The differences between a described table and a live one, each with the SQL that mends it.
+"""The differences between a described table and a live one, each with the SQL that repairs it.
 
 A pure function over the values of `schema.shape`. What a user has added is left alone, unless it
 would make publishing fail or claiming slow. The differences come in an order in which their fixes
@@ -7,9 +7,9 @@ can be applied. Called by `schema.check`.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from faststream_outbox.schema import mend
+from faststream_outbox.schema import repair
 from faststream_outbox.schema.autovacuum import outbox_autovacuum_ddl
 from faststream_outbox.schema.expression import canonical, canonical_default, canonical_type
 from faststream_outbox.schema.hazards import another_table, hazards, wrong_kind
@@ -29,14 +29,16 @@ _PUBLISHING_FAILS = "publishing would fail"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is wrong: where, what, and the SQL that mends it, one statement a line.
+    """One thing that is wrong: where, what, and the SQL that repairs it, one statement a line.
 
-    Where nothing can be mended safely by SQL, there is none, and the problem says what to do.
+    Where nothing can be repaired safely by SQL, there is none, and the problem says what to do.
     """
 
     where: str
     problem: str
     fix: str = ""
+    is_fatal: bool = field(default=False, compare=False)
+    """Whether messages cannot be published or handled at all as it is; what is merely slow or unwise is not fatal."""
 
     @property
     def runs_in_transaction(self) -> bool:
@@ -47,10 +49,10 @@ class Difference:
 def compare(expected: Expected, found: Found | Absent, *, check_autovacuum: bool = False) -> list[Difference]:
     """Everything in which `found` differs from what `expected` needs; nothing if it will do."""
     if isinstance(found, Absent):
-        fix = mend.create_table(expected, schema_exists=found.schema_exists)
-        return [Difference(expected.name, "the table does not exist", fix)]
+        fix = repair.create_table(expected, schema_exists=found.schema_exists)
+        return [Difference(expected.name, "the table does not exist", fix, is_fatal=True)]
     if (wrong := wrong_kind(expected, found) or another_table(expected, found)) is not None:
-        return [Difference(found.name, wrong)]
+        return [Difference(found.name, wrong, is_fatal=True)]
     return [
         *(Difference(found.name, problem) for problem in hazards(expected, found)),
         *_persistence(found),
@@ -69,7 +71,7 @@ def compare(expected: Expected, found: Found | Absent, *, check_autovacuum: bool
 def _persistence(found: Found) -> Iterator[Difference]:
     if not found.logged:
         problem = "the table is UNLOGGED: a crash of the server empties it"
-        yield Difference(found.name, problem, mend.set_logged(found.name))
+        yield Difference(found.name, problem, repair.set_logged(found.name))
 
 
 def _lease_indexes(expected: Expected, found: Found) -> Iterator[Difference]:
@@ -77,28 +79,28 @@ def _lease_indexes(expected: Expected, found: Found) -> Iterator[Difference]:
         columns = sorted(index.mentions & expected.lease_columns)
         if columns and not index.primary:
             problem = f"it mentions {', '.join(columns)}: every claim has to write to all indexes of the row"
-            yield Difference(_index_place(found, index.name), problem, mend.drop_index(found, index))
+            yield Difference(_index_place(found, index.name), problem, repair.drop_index(found, index))
 
 
 def _missing_columns(expected: Expected, found: Found) -> Iterator[Difference]:
     there = {column.name for column in found.columns}
     for column in expected.columns:
         if column.name not in there:
-            yield Difference(
-                f"{found.name}.{column.name}", "the column is missing", mend.add_column(found.name, column)
-            )
+            fix = repair.add_column(found.name, column)
+            yield Difference(f"{found.name}.{column.name}", "the column is missing", fix, is_fatal=True)
 
 
 def _primary_key(expected: Expected, found: Found) -> Iterator[Difference]:
     if found.primary_key != expected.primary_key:
         is_now = f"({', '.join(found.primary_key)})" if found.primary_key else "missing"
         problem = f"the primary key is {is_now}, and has to be ({', '.join(expected.primary_key)})"
-        yield Difference(found.name, problem, mend.replace_primary_key(found.name, expected, found.primary_key_name))
+        fix = repair.replace_primary_key(found.name, expected, found.primary_key_name)
+        yield Difference(found.name, problem, fix, is_fatal=True)
     elif any(index.primary and index.deferrable for index in found.indexes):
         problem = (
             "the primary key is DEFERRABLE: ON CONFLICT cannot use it, and replaying dead letters or reading fails"
         )
-        yield Difference(found.name, problem, mend.replace_primary_key(found.name, expected, found.primary_key_name))
+        yield Difference(found.name, problem, repair.replace_primary_key(found.name, expected, found.primary_key_name))
 
 
 def _columns(expected: Expected, found: Found) -> Iterator[Difference]:
@@ -107,39 +109,40 @@ def _columns(expected: Expected, found: Found) -> Iterator[Difference]:
         live = there.get(column.name)
         if live is not None:
             for problem, fix in _column(expected, found, column, live):
-                yield Difference(f"{found.name}.{column.name}", problem, fix)
+                is_fatal = problem.startswith("the type is ") or _PUBLISHING_FAILS in problem
+                yield Difference(f"{found.name}.{column.name}", problem, fix, is_fatal=is_fatal)
 
 
 def _column(expected: Expected, found: Found, column: ExpectedColumn, live: FoundColumn) -> Iterator[tuple[str, str]]:
     table = found.name
     if canonical_type(live.type) != canonical_type(column.type):
         problem = f"the type is {live.type}, and has to be {column.type}"
-        yield problem, mend.change_type(table, column, live)
+        yield problem, repair.change_type(table, column, live)
     if column.serial:
         yield from _numbering(found, live)
         if live.always and (column.identity or expected.lease_columns):
             problem = "it is GENERATED ALWAYS: what comes back under its own number, as in a replay, is refused"
-            yield problem, mend.let_be_given(table, column.name)
+            yield problem, repair.let_be_given(table, column.name)
     elif (wrong := _default_problem(column, live)) is not None:
-        yield wrong, mend.change_default(table, column, live)
+        yield wrong, repair.change_default(table, column, live)
     if live.nullable and not column.nullable:
-        yield "it allows NULL", mend.set_not_null(table, column)
+        yield "it allows NULL", repair.set_not_null(table, column)
     if column.nullable and not live.nullable:
-        yield f"it is NOT NULL: {_PUBLISHING_FAILS}", mend.drop_not_null(table, column.name)
+        yield f"it is NOT NULL: {_PUBLISHING_FAILS}", repair.drop_not_null(table, column.name)
 
 
 def _numbering(found: Found, live: FoundColumn) -> Iterator[tuple[str, str]]:
     if not live.identity and not (live.default or "").startswith("nextval("):
-        yield f"nothing numbers it: {_PUBLISHING_FAILS}", mend.number(found, live)
+        yield f"nothing numbers it: {_PUBLISHING_FAILS}", repair.number(found, live)
     elif live.sequence is not None and not live.sound:
         problem = f"its sequence {live.sequence} runs out too early, or does not number messages in their order"
-        yield problem, mend.repair_sequence(live.sequence)
+        yield problem, repair.repair_sequence(live.sequence)
     if live.sequence is not None and not live.owned:
         problem = (
             f"its sequence {live.sequence} does not belong to it: whoever looks for its last number finds none, and a "
             "replay cannot keep ids from being drawn twice"
         )
-        yield problem, mend.own_sequence(found.name, live.name, live.sequence)
+        yield problem, repair.own_sequence(found.name, live.name, live.sequence)
 
 
 def _default_problem(column: ExpectedColumn, live: FoundColumn) -> str | None:
@@ -162,7 +165,8 @@ def _extra_columns(expected: Expected, found: Found) -> Iterator[Difference]:
         has_value = column.nullable or column.identity or column.default is not None
         if column.name not in known and not has_value:
             problem = f"a column of your own is NOT NULL and has no default: {_PUBLISHING_FAILS}"
-            yield Difference(f"{found.name}.{column.name}", problem, mend.drop_not_null(found.name, column.name))
+            fix = repair.drop_not_null(found.name, column.name)
+            yield Difference(f"{found.name}.{column.name}", problem, fix, is_fatal=True)
 
 
 def _checks(expected: Expected, found: Found) -> Iterator[Difference]:
@@ -176,9 +180,9 @@ def _checks(expected: Expected, found: Found) -> Iterator[Difference]:
             problem = (
                 f"the constraint {name} is NOT VALID: rows from before may break it, and such a row is never claimed"
             )
-            yield Difference(found.name, problem, mend.validate_check(found.name, name))
+            yield Difference(found.name, problem, repair.validate_check(found.name, name))
         elif predicate not in enforced:
-            fix = mend.replace_check(found.name, check, name_taken=check.name in names)
+            fix = repair.replace_check(found.name, check, name_taken=check.name in names)
             yield Difference(found.name, f"no constraint enforces CHECK ({check.predicate})", fix)
 
 
@@ -193,7 +197,7 @@ def _indexes(expected: Expected, found: Found) -> Iterator[Difference]:
             for item in broken:
                 if not item.building:
                     problem = "it is invalid, left by a CREATE or REINDEX INDEX CONCURRENTLY that failed"
-                    yield Difference(_index_place(found, item.name), problem, mend.drop_index(found, item))
+                    yield Difference(_index_place(found, item.name), problem, repair.drop_index(found, item))
             continue
         problem = "the index is missing"
         if broken:
@@ -201,7 +205,9 @@ def _indexes(expected: Expected, found: Found) -> Iterator[Difference]:
         elif namesakes:
             problem = "the index is defined differently"
         problem = f"{problem}; needed is {_definition(index)}"
-        yield Difference(place, problem, mend.replace_index(found, index, [*broken, *namesakes]))
+        # A statement with ON CONFLICT fails where no unique index is there for it.
+        fix = repair.replace_index(found, index, [*broken, *namesakes])
+        yield Difference(place, problem, fix, is_fatal=index.unique)
 
 
 def _is_alike(index: ExpectedIndex, live: FoundIndex) -> bool:
@@ -225,7 +231,7 @@ def _fillfactor(expected: Expected, found: Found) -> Iterator[Difference]:
     live = int(found.options.get("fillfactor", "100"))
     if expected.fillfactor is not None and live > expected.fillfactor:
         problem = f"fillfactor is {live}, and has to be {expected.fillfactor}: claims find no room on their page"
-        yield Difference(found.name, problem, mend.set_fillfactor(found.name, expected.fillfactor))
+        yield Difference(found.name, problem, repair.set_fillfactor(found.name, expected.fillfactor))
 
 
 def _autovacuum(found: Found) -> Iterator[Difference]:

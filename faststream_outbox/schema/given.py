@@ -1,6 +1,6 @@
 """Whether what was given as a table is one: looked at where it is given, not when the first statement fails.
 
-Called by the broker and by the queue's client.
+Called by the broker, by the queue's client and by the inbox.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from functools import cache
 from sqlalchemy import MetaData, Table
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.schema.inbox_table import make_inbox_table
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.schema.tables import make_dlq_table, make_outbox_table
 
@@ -23,6 +24,11 @@ def check_tables(outbox_table: object, dlq_table: object) -> None:
     _check("outbox_table", outbox_table, make_outbox_table, make_dlq_table, "a table of dead letters")
     if dlq_table is not None:
         _check("dlq_table", dlq_table, make_dlq_table, make_outbox_table, "a queue's table")
+
+
+def check_inbox(given: object) -> None:
+    """Refuse what is no table of receipts."""
+    _check("table", given, make_inbox_table, make_outbox_table, "a queue's table")
 
 
 def check_log(given: object) -> None:

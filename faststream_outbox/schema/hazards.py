@@ -1,4 +1,4 @@
-"""What no SQL of ours can mend safely: said in words, with what it costs and what to do.
+"""What no SQL of ours can repair safely: said in words, with what it costs and what to do.
 
 Something else under the table's name may hold messages, and policies, triggers, rules and rights are the
 user's own. A pure function over the values of `schema.shape`; called by `schema.compare`.
@@ -81,13 +81,13 @@ def hazards(expected: Expected, found: Found) -> Iterator[str]:
     if around.hides_rows:
         yield (
             f"row level security is active for the role {role}: messages that no policy shows to it are never handled, "
-            "and nobody is told. Run workers as the owner of the table or as a role with BYPASSRLS, or give their role "
-            "one policy FOR ALL with USING (true) and WITH CHECK (true)"
+            "and without an error. Run workers as the owner of the table or as a role with BYPASSRLS, or give their "
+            "role one policy FOR ALL with USING (true) and WITH CHECK (true)"
         )
     for trigger in around.dropping_triggers:
         yield (
             f"the trigger {trigger} may drop rows, for its function has RETURN NULL: such a message is not stored, not "
-            "leased or never ends, and nobody is told. Have it return NEW, or OLD for a DELETE, or make it an AFTER "
+            "leased or never ends, and without an error. Have it return NEW, or OLD for a DELETE, or make it an AFTER "
             "trigger"
         )
     for rule in around.rules:

@@ -3,7 +3,9 @@
 Seven plain tables; no function, trigger or extension in the database. `position` has no default: an
 INSERT that does not draw its number as the library does fails, instead of breaking the order. The
 numbers come from the sequence behind `drawn` of the head, which a table carries through migrations
-and dumps. Cursors and leases are updated in place (HOT): no index mentions what an update changes.
+and dumps. Cursors and leases are updated in place (HOT): no index mentions what an update changes. The
+head is a new row with each tick, and the newest counts: whoever reads it meets no old version, however
+long a snapshot is held.
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,6 @@ from hashlib import md5
 from sqlalchemy import (
     JSON,
     BigInteger,
-    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -31,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
 
 from faststream_outbox.errors import InvalidOption
+from faststream_outbox.schema.fillfactor import set_fillfactor
 from faststream_outbox.schema.names import (
     check_metadata,
     check_name,
@@ -43,10 +45,15 @@ from faststream_outbox.schema.tables import NAME_LENGTH
 
 URI_LENGTH = 1024
 LAST_SLOT = 255
-NO_BOUND = 2**63 - 1
-"""The bound of a gap that no later tick has bounded yet."""
 
-_LOG_SUFFIXES = ("_event_id_uq", "_body_ck", "_head_drawn_seq", "_aside_key_idx", "_gaps_bound_idx", "_ticks_at_idx")
+_LOG_SUFFIXES = (
+    "_event_id_uq",
+    "_body_ck",
+    "_head_drawn_seq",
+    "_deferred_key_idx",
+    "_deferred_wait_idx",
+    "_ticks_at_idx",
+)
 _OFFSETS_SUFFIXES = ("_slots_ck",)
 
 
@@ -60,12 +67,12 @@ class LogTables:
     ticks: Table
     offsets: Table
     members: Table
-    aside: Table
+    deferred: Table
 
     @property
     def all(self) -> tuple[Table, ...]:
         """Every table, the log first."""
-        return (self.log, self.head, self.gaps, self.ticks, self.offsets, self.members, self.aside)
+        return (self.log, self.head, self.gaps, self.ticks, self.offsets, self.members, self.deferred)
 
     @property
     def is_partitioned(self) -> bool:
@@ -83,17 +90,36 @@ class LogNames:
     @classmethod
     def of(cls, tables: LogTables, schema_map: Mapping[str | None, str | None] | None = None) -> "LogNames":
         """Names of a log's tables."""
-        names = {name: quoted_name(getattr(tables, name), schema_map) for name in cls._NAMED}
+        names = {place: quoted_name(getattr(tables, name), schema_map) for place, name in cls._NAMED}
+        names["head"] = f"(select true as one, n.* from {names['head_table']} n order by n.id desc limit 1)"
+        names["gaps"] = _open_gaps(names["head"], names["gap_table"])
         schema = tables.head.schema if schema_map is None else schema_map.get(tables.head.schema, tables.head.schema)
         sequence = quoted(f"{tables.head.name}_drawn_seq", schema)
         literal = sequence.replace("'", "''")
         return cls((*names.items(), ("sequence", sequence), ("sequence_name", literal)), _channel(tables.log, schema))
 
     def places(self) -> Mapping[str, str]:
-        """What stands for `{log}`, `{head}` and the like."""
+        """What stands for `{log}`, `{ticks}` and the like; `{head}` and `{gaps}` are what is to be read there now."""
         return dict(self.texts)
 
-    _NAMED = ("log", "head", "gaps", "ticks", "offsets", "members", "aside")
+    _NAMED = (
+        ("log", "log"),
+        ("head_table", "head"),
+        ("gap_table", "gaps"),
+        ("ticks", "ticks"),
+        ("offsets", "offsets"),
+        ("members", "members"),
+        ("deferred", "deferred"),
+    )
+
+
+def _open_gaps(newest: str, table: str) -> str:
+    """Every gap: those that a later tick has bounded, and those that wait for it."""
+    return (
+        f"(select r.lo, r.hi from {newest} h cross join lateral (select h.lows, h.highs union all"
+        f" select b.lows, b.highs from {table} b where b.bound >= h.floor) p"
+        " cross join lateral unnest(p.lows, p.highs) r (lo, hi))"
+    )
 
 
 def _channel(log: Table, schema: str | None) -> str:
@@ -138,7 +164,7 @@ def make_log_tables(
         ticks=_ticks(metadata, f"{name}_ticks"),
         offsets=_offsets(metadata, offsets_name),
         members=_members(metadata, f"{name}_members"),
-        aside=_aside(metadata, f"{name}_aside"),
+        deferred=_deferred(metadata, f"{name}_deferred"),
     )
 
 
@@ -169,28 +195,36 @@ def _head(metadata: MetaData, name: str) -> Table:
     return Table(
         name,
         metadata,
-        Column("one", Boolean, primary_key=True, server_default=text("true")),
+        Column("id", BigInteger, primary_key=True, autoincrement=False),
         Column("high", BigInteger, nullable=False, server_default=text("0")),
         Column("tick", BigInteger, nullable=False, server_default=text("0")),
         Column("snapshot", Text, nullable=True),
+        # Gaps that the tick has found, which the next one bounds; and below which bound none is open.
+        Column("lows", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
+        Column("highs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
+        Column("floor", BigInteger, nullable=False, server_default=text("0")),
+        # Of looking into gaps in several slices: the first one's snapshot, how far numbers were drawn, the last gap.
+        Column("round", Text, nullable=True),
+        Column("reach", BigInteger, nullable=True),
+        Column("looked_bound", BigInteger, nullable=True),
+        Column("looked_lo", BigInteger, nullable=True),
+        # Where it was written: another server, database or sequence begins anew with what it finds.
+        Column("origin", Text, nullable=True),
+        Column("at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
         Column("drawn", BigInteger, Identity(always=False), nullable=False),
-        CheckConstraint("one", name=check_name(metadata, name, "one")),
-        postgresql_with={"fillfactor": 10},
     )
 
 
 def _gaps(metadata: MetaData, name: str) -> Table:
-    table = Table(
+    return Table(
         name,
         metadata,
-        Column("id", BigInteger, Identity(always=False), primary_key=True),
-        Column("lo", BigInteger, nullable=False),
-        Column("hi", BigInteger, nullable=False),
-        Column("bound", BigInteger, nullable=False, server_default=text(str(NO_BOUND))),
-        Column("since", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+        Column("bound", BigInteger, primary_key=True, autoincrement=False),
+        Column("lo", BigInteger, primary_key=True, autoincrement=False),
+        Column("lows", ARRAY(BigInteger), nullable=False),
+        Column("highs", ARRAY(BigInteger), nullable=False),
+        Column("since", DateTime(timezone=True), nullable=False),
     )
-    Index(index_name(metadata, name, "bound_idx"), table.c.bound)
-    return table
 
 
 def _ticks(metadata: MetaData, name: str) -> Table:
@@ -208,7 +242,7 @@ def _ticks(metadata: MetaData, name: str) -> Table:
 
 
 def _offsets(metadata: MetaData, name: str) -> Table:
-    return Table(
+    table = Table(
         name,
         metadata,
         Column("consumer_group", String(NAME_LENGTH), primary_key=True),
@@ -225,24 +259,28 @@ def _offsets(metadata: MetaData, name: str) -> Table:
         Column("suspect", BigInteger, nullable=True),
         Column("suspect_epoch", BigInteger, nullable=True),
         Column("crashes", SmallInteger, nullable=False, server_default=text("0")),
+        # Counts in the row of slot 0, which a group always has, however its spans are cut and joined.
+        Column("paused_at", DateTime(timezone=True), nullable=True),
         CheckConstraint(f"lo >= 0 AND lo <= hi AND hi <= {LAST_SLOT}", name=check_name(metadata, name, "slots")),
-        postgresql_with={"fillfactor": 30},
     )
+    set_fillfactor(table, 30)
+    return table
 
 
 def _members(metadata: MetaData, name: str) -> Table:
-    return Table(
+    table = Table(
         name,
         metadata,
         Column("consumer_group", String(NAME_LENGTH), primary_key=True),
         Column("uri", String(URI_LENGTH), primary_key=True, server_default=text("''")),
         Column("member", UUID(as_uuid=True), primary_key=True),
         Column("until", DateTime(timezone=True), nullable=False),
-        postgresql_with={"fillfactor": 50},
     )
+    set_fillfactor(table, 50)
+    return table
 
 
-def _aside(metadata: MetaData, name: str) -> Table:
+def _deferred(metadata: MetaData, name: str) -> Table:
     table = Table(
         name,
         metadata,
@@ -269,5 +307,16 @@ def _aside(metadata: MetaData, name: str) -> Table:
         columns.key,
         columns.tick,
         columns.position,
+    )
+    # What is parked may be very much, and need not be read by whoever looks for what is to run.
+    Index(
+        index_name(metadata, name, "wait_idx"),
+        columns.consumer_group,
+        columns.uri,
+        columns.slot,
+        columns.key,
+        columns.tick,
+        columns.position,
+        postgresql_where=text("state <> 'parked'"),
     )
     return table

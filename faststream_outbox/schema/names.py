@@ -21,7 +21,7 @@ PAUSED = "$paused"
 
 # Under its default parameter style SQLAlchemy doubles percent signs in names; statements are doubled when run.
 # SQLAlchemy does not annotate its dialects' constructors.
-DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]
+DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it without types
 _preparer = DIALECT.identifier_preparer
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import Constraint
 
+from faststream_outbox.schema.fillfactor import fillfactor_of
 from faststream_outbox.schema.names import DIALECT, quoted
 
 _sql = DIALECT.statement_compiler(DIALECT, None)
@@ -183,7 +184,6 @@ def described(
         for column in table.columns
     )
     checks = [item for item in table.constraints if isinstance(item, CheckConstraint)]
-    fillfactor = (table.dialect_options["postgresql"]["with"] or {}).get("fillfactor")
     return Expected(
         table=table.name,
         schema=schema,
@@ -192,7 +192,7 @@ def described(
         primary_key_name=_constraint_name(table.primary_key),
         indexes=tuple(_index(index) for index in sorted(table.indexes, key=lambda index: str(index.name))),
         checks=tuple(ExpectedCheck(_constraint_name(check), _rendered(check.sqltext)) for check in checks),
-        fillfactor=None if fillfactor is None else int(fillfactor),
+        fillfactor=fillfactor_of(table),
         lease_columns=lease_columns,
         is_filled=is_filled,
         is_partitioned=table.dialect_options["postgresql"]["partition_by"] is not None,

@@ -18,16 +18,22 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
+    or_,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
+from faststream_outbox.schema.fillfactor import set_fillfactor
 from faststream_outbox.schema.names import check_metadata, check_name, checked_identifier, index_name
 
 NAME_LENGTH = 255
 FILLFACTOR = 45
 
-_OUTBOX_SUFFIXES = ("_timer_id_uq", "_key_due_idx", "_claim_idx", "_key_idx", "_lease_ck", "_id_seq")
+_OUTBOX_SUFFIXES = (
+    *("_timer_id_uq", "_key_due_idx", "_waiting_idx", "_claim_idx", "_later_idx", "_key_idx"),
+    *("_lease_ck", "_id_seq"),
+)
 _DLQ_SUFFIXES = ("_queue_failed_idx", "_key_idx", "_id_seq")
 
 
@@ -60,18 +66,27 @@ def make_outbox_table(metadata: MetaData, table_name: str = "outbox") -> Table:
         # A column of its own, because a row's id is drawn anew by restores and copies, and headers are the user's.
         Column("message_id", UUID(as_uuid=True), nullable=False, server_default=text("gen_random_uuid()")),
         CheckConstraint("(acquired_token IS NULL) = (acquired_at IS NULL)", name=check_name(metadata, name, "lease")),
-        postgresql_with={"fillfactor": FILLFACTOR},
     )
+    set_fillfactor(table, FILLFACTOR)
     columns = table.c
     due = (columns.queue, columns.priority, columns.next_attempt_at, columns.id)
     Index(index_name(metadata, name, "claim_idx"), *due, postgresql_where=columns.key.is_(None))
     Index(index_name(metadata, name, "key_due_idx"), *due, postgresql_where=columns.key.is_not(None))
+    by_id = (columns.queue, columns.key, columns.id)
+    # A message is in one of two: what was due at once and is not put off since, or what a timer or a retry has put off.
+    # So a key's pending timers are not in the way of its other messages.
+    at_once = and_(columns.timer_id.is_(None), columns.next_attempt_at <= columns.created_at)
+    later = or_(columns.timer_id.is_not(None), columns.next_attempt_at > columns.created_at)
+    Index(index_name(metadata, name, "key_idx"), *by_id, postgresql_where=and_(columns.key.is_not(None), at_once))
+    Index(index_name(metadata, name, "later_idx"), *by_id, postgresql_where=and_(columns.key.is_not(None), later))
     Index(
-        index_name(metadata, name, "key_idx"),
+        index_name(metadata, name, "waiting_idx"),
         columns.queue,
         columns.key,
+        columns.last_attempt_at,
+        columns.next_attempt_at,
         columns.id,
-        postgresql_where=columns.key.is_not(None),
+        postgresql_where=and_(columns.key.is_not(None), later),
     )
     Index(
         index_name(metadata, name, "timer_id_uq"),

@@ -3,7 +3,7 @@
 Each `.sql` file beside this module holds statements that start with `-- name: <name>` and a line of
 description. `{table}`, `{dead}` and the like stand for quoted names and are filled once; `:name` is
 a parameter, written as each driver wants it. Used by every engine. Elsewhere stands only what cannot be such a
-statement: settings of a connection (`wire`, `isolation`), the DDL of partitions, the DDL and catalog questions of
+statement: settings of a connection (`dedicated`, `isolation`), the DDL of partitions, the DDL and catalog questions of
 `schema`, and the broker's ping. What stands between `/*if dead*/` and `/*end*/` is left out where there is no
 dead-letter table.
 """
@@ -71,19 +71,19 @@ def _source(file: str) -> Mapping[str, tuple[str, str]]:
 
 
 class Statements:
-    """The statements of one file for one set of tables; each is filled when it is first asked for."""
+    """The statements of some files for one set of tables; each is filled when it is first asked for."""
 
-    __slots__ = ("_file", "_filled", "_names")
+    __slots__ = ("_filled", "_names", "_source")
 
-    def __init__(self, file: str, names: AnyNames) -> None:
-        self._file = file
+    def __init__(self, files: tuple[str, ...], names: AnyNames) -> None:
+        self._source = {name: part for file in files for name, part in _source(file).items()}
         self._names = names
         self._filled: dict[str, Statement] = {}
 
     def __getitem__(self, name: str) -> Statement:
         statement = self._filled.get(name)
         if statement is None:
-            description, body = _source(self._file)[name]
+            description, body = self._source[name]
             has_dead = "dead" in self._names.places()
             body = _IF_DEAD.sub(r"\1" if has_dead else "", body)
             if "{dead}" in body and not has_dead:
@@ -94,6 +94,6 @@ class Statements:
 
 
 @cache
-def statements(file: str, names: AnyNames) -> Statements:
-    """The statements of `file` with `names` filled in; the same object for the same names."""
-    return Statements(file, names)
+def statements(file: str, names: AnyNames, *more: str) -> Statements:
+    """The statements of `file`, and of `more`, with `names` filled in; the same object for the same names."""
+    return Statements((file, *more), names)

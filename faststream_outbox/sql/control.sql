@@ -23,7 +23,7 @@ order by timer_id
 
 -- name: last_id
 -- The last id drawn from the table's sequence, its name, and whether we may read it; touches no table.
-select case when may.read then pg_sequence_last_value(s.name) end, s.name::text, may.read
+select case when may.read then pg_sequence_last_value(s.name) end as last, s.name::text as sequence, may.read as may_read
 from (select pg_get_serial_sequence(:table, 'id')::regclass as name offset 0) s
 cross join lateral (select has_sequence_privilege(s.name, 'usage, select') as read) may
 

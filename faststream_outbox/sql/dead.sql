@@ -18,7 +18,8 @@ where id <= :frontier
 -- name: highest_dead
 -- The highest id that a selection would bring back, the last one drawn, the sequence, and whether it may be set.
 -- Ids that no sequence will ever reach do not count: behind the highest of all there is none left to draw.
-select h.top, case when may.use then coalesce(pg_sequence_last_value(s.name), 0) end, s.name::text, may.set
+select h.top, case when may.use then coalesce(pg_sequence_last_value(s.name), 0) end as last, s.name::text as sequence,
+       may.set as may_set
 from (
     select max(original_id) as top
     from {dead}
@@ -47,11 +48,13 @@ select setval(:sequence::text::regclass, :last)
 -- name: list_dead
 -- Dead letters of a selection, newest first.
 select id, original_id, message_id, queue, payload, headers::text, key, priority, timer_id, attempts_count,
-       deliveries_count, least(greatest(created_at, '0002-01-01Z'), '9998-12-31Z'),
-       case when first_attempt_at is not null then least(greatest(first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
-       case when last_attempt_at is not null then least(greatest(last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
-       least(greatest(failed_at, '0002-01-01Z'), '9998-12-31Z'), failure_reason, last_exception, error_type,
-       error_message, traceback
+       deliveries_count, least(greatest(created_at, '0002-01-01Z'), '9998-12-31Z') as created_at,
+       case when first_attempt_at is not null
+           then least(greatest(first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as first_attempt_at,
+       case when last_attempt_at is not null
+           then least(greatest(last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as last_attempt_at,
+       least(greatest(failed_at, '0002-01-01Z'), '9998-12-31Z') as failed_at, failure_reason, last_exception,
+       error_type, error_message, traceback
 from {dead}
 where id < :before
   and (:ids::bigint[] is null or id = any (:ids::bigint[]))
@@ -66,11 +69,28 @@ limit :limit
 
 -- name: group_dead
 -- Dead letters counted by queue, reason and type of error, with the first and the last time of each.
-select queue, failure_reason, error_type, count(*),
-       least(greatest(min(failed_at), '0002-01-01Z'), '9998-12-31Z'),
-       least(greatest(max(failed_at), '0002-01-01Z'), '9998-12-31Z')
+select queue, failure_reason, error_type, count(*) as letters,
+       least(greatest(min(failed_at), '0002-01-01Z'), '9998-12-31Z') as first_failed_at,
+       least(greatest(max(failed_at), '0002-01-01Z'), '9998-12-31Z') as last_failed_at
 from {dead}
 where :queue::text is null or queue = :queue::text
+group by queue, failure_reason, error_type
+order by count(*) desc, queue, failure_reason, error_type
+
+-- name: group_selected
+-- Dead letters of a selection, counted by queue, reason and type of error, with the first and the last time of each.
+select queue, failure_reason, error_type, count(*) as letters,
+       least(greatest(min(failed_at), '0002-01-01Z'), '9998-12-31Z') as first_failed_at,
+       least(greatest(max(failed_at), '0002-01-01Z'), '9998-12-31Z') as last_failed_at
+from {dead}
+where id <= :frontier
+  and (:ids::bigint[] is null or id = any (:ids::bigint[]))
+  and (:queue::text is null or queue = :queue::text)
+  and (:key::text is null or key = :key::text)
+  and (:reason::text is null or failure_reason = :reason::text)
+  and (:error_type::text is null or error_type = :error_type::text)
+  and (:since::timestamptz is null or failed_at >= :since::timestamptz)
+  and (:until::timestamptz is null or failed_at < :until::timestamptz)
 group by queue, failure_reason, error_type
 order by count(*) desc, queue, failure_reason, error_type
 
@@ -106,7 +126,8 @@ with chosen as materialized (
 ), gone as (
     delete from {dead} where id = any (array(select id from replayed))
 )
-select c.id, c.original_id, c.queue, c.key is not null, c.priority, c.id = any (array(select id from replayed))
+select c.id, c.original_id, c.queue, c.key is not null as is_keyed, c.priority,
+       c.id = any (array(select id from replayed)) as is_back
 from chosen c
 order by c.original_id, c.id
 
@@ -135,3 +156,21 @@ where id = any (array(
     limit :slice
 ))
 returning id
+
+-- name: lock_janitor
+-- Begins to delete old dead letters, unless another process is about it; a row if so.
+select 1 where pg_try_advisory_xact_lock(hashtextextended(:table::text, 1871))
+
+-- name: purge_old
+-- Deletes, of the next dead letters, those that failed long ago: how many went, how many were read, and the last.
+with slice as materialized (
+    select d.id, d.failed_at < clock_timestamp() - make_interval(secs => :age::float8) as is_old
+    from {dead} d
+    where d.id > :after::bigint
+    order by d.id
+    limit :limit::int
+), gone as (
+    delete from {dead} where id = any (array(select s.id from slice s where s.is_old)) returning 1
+)
+select (select count(*) from gone) as gone, (select count(*) from slice) as seen,
+       (select max(s.id) from slice s) as last

@@ -13,8 +13,8 @@ order by o.lo
 
 -- name: take_range
 -- Leases the free spans that lie within a range of slots; one that a transaction is about to move is not free.
--- An owner that did not give its span back has died: that is told, and counts against the message that was noted under
--- its epoch.
+-- An owner that did not give its span back has died: that is returned, and counts against the message that was noted
+-- under its epoch.
 with free as materialized (
     select o.lo, o.owner is not null and o.owner <> :me::uuid as died
     from {offsets} o
@@ -105,33 +105,34 @@ from held h
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = h.lo
 returning o.lo
 
--- name: renew_spans
--- Lets leases begin anew, and returns those that are still ours.
+-- name: renew_each
+-- Lets leases of some members begin anew, and returns those that are still theirs.
 -- One whose cursor a handler's transaction is moving is left alone: nobody can take it before that transaction ends.
 with ours as materialized (
-    select o.lo, o.epoch
-    from {offsets} o
-    join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo and o.epoch = a.epoch
-    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    select u.number, u.name, u.uri, u.owner, u.lo, u.epoch, u.ttl
+    from unnest(:groups::text[], :uris::text[], :owners::uuid[], :los::smallint[], :epochs::bigint[], :ttls::float8[])
+         with ordinality u (name, uri, owner, lo, epoch, ttl, number)
+    join {offsets} o on o.consumer_group = u.name and o.uri = u.uri and o.lo = u.lo
+    where o.epoch = u.epoch and o.owner = u.owner
 ), idle as materialized (
-    select o.lo
-    from {offsets} o
-    join ours u on o.lo = u.lo and o.epoch = u.epoch
-    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    select u.name, u.uri, u.lo, u.ttl
+    from ours u
+    join {offsets} o on o.consumer_group = u.name and o.uri = u.uri and o.lo = u.lo
+    where o.epoch = u.epoch and o.owner = u.owner
     for update of o skip locked
 ), renewed as (
     update {offsets} o
-    set until = clock_timestamp() + make_interval(secs => :ttl::float8), updated_at = clock_timestamp()
+    set until = clock_timestamp() + make_interval(secs => i.ttl), updated_at = clock_timestamp()
     from idle i
-    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = i.lo
+    where o.consumer_group = i.name and o.uri = i.uri and o.lo = i.lo
 )
-select lo from ours
+select number from ours
 
 -- name: advance
--- Moves cursors that are ours, and with them puts messages aside; what is not ours is left alone.
+-- Moves cursors that are ours, and with them defers messages; what is not ours is left alone.
 -- So is a cursor that does not stand where it is known to, or whose tick is not the one that was read: the database is
 -- a backup, or a standby that was behind. One that stands there already was moved by an earlier try, whose answer was
--- lost, and what that try put aside was put aside with it.
+-- lost, and what that try deferred was deferred with it.
 with mine as materialized (
     select o.lo, o.hi, a.tick, a.position, (o.tick, o.position) = (a.from_tick, a.from_position) as is_first
     from {offsets} o
@@ -142,7 +143,10 @@ with mine as materialized (
     where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
       and ((o.tick, o.position) = (a.from_tick, a.from_position)
            or (:again::boolean and (o.tick, o.position) = (a.tick, a.position)))
-      and (a.tick = a.from_tick or a.stamp = (select t.at from {ticks} t where t.tick = a.tick))
+      and (a.tick = a.from_tick or a.stamp = coalesce(
+               (select t.at from {ticks} t where t.tick = a.tick),
+               -- Deleted by retention, with its messages. What a server does not have yet lies at the end.
+               case when a.tick < (select max(t.tick) from {ticks} t) then a.stamp end))
     for update of o
 ), moved as (
     update {offsets} o
@@ -154,15 +158,15 @@ with mine as materialized (
     from mine m
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = m.lo
     returning o.lo
-), aside as (
-    insert into {aside} (consumer_group, uri, position, tick, slot, key, state, attempts, due, first_attempt_at,
+), deferral as (
+    insert into {deferred} (consumer_group, uri, position, tick, slot, key, state, attempts, due, first_attempt_at,
                          error_type, error_message, traceback)
     select :group::text, :uri::text, s.position, s.tick, s.slot, s.key, s.state, s.attempts,
            clock_timestamp() + make_interval(secs => s.delay),
            case when s.attempts > 0 then clock_timestamp() end, s.error_type, s.error_message, s.traceback
-    from unnest(:aside_positions::bigint[], :aside_ticks::bigint[], :aside_slots::smallint[], :aside_keys::text[],
-                :aside_states::text[], :aside_attempts::int[], :aside_delays::float8[], :aside_types::text[],
-                :aside_messages::text[], :aside_tracebacks::text[])
+    from unnest(:deferred_positions::bigint[], :deferred_ticks::bigint[], :deferred_slots::smallint[], :deferred_keys::text[],
+                :deferred_states::text[], :deferred_attempts::int[], :deferred_delays::float8[], :deferred_types::text[],
+                :deferred_messages::text[], :deferred_tracebacks::text[])
          s (position, tick, slot, key, state, attempts, delay, error_type, error_message, traceback)
     join mine m on m.is_first and s.slot between m.lo and m.hi
     on conflict (consumer_group, uri, position) do nothing
@@ -170,7 +174,7 @@ with mine as materialized (
 select m.lo from moved m
 
 -- name: move
--- As advance, with nothing to put aside; a row that somebody has locked is not ours any more.
+-- As advance, with nothing to defer; a row that somebody has locked is not ours any more.
 with a as materialized (
     select o.lo, u.tick, u.position
     from {offsets} o
@@ -181,7 +185,10 @@ with a as materialized (
     where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
       and ((o.tick, o.position) = (u.from_tick, u.from_position)
            or (:again::boolean and (o.tick, o.position) = (u.tick, u.position)))
-      and (u.tick = u.from_tick or u.stamp = (select t.at from {ticks} t where t.tick = u.tick))
+      and (u.tick = u.from_tick or u.stamp = coalesce(
+               (select t.at from {ticks} t where t.tick = u.tick),
+               -- Deleted by retention, with its messages. What a server does not have yet lies at the end.
+               case when u.tick < (select max(t.tick) from {ticks} t) then u.stamp end))
     for update of o skip locked
 )
 update {offsets} o
@@ -193,6 +200,30 @@ from a
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = a.lo
 returning o.lo
 
+-- name: move_each
+-- As move, for members of several groups that have passed over messages of others; leases are renewed elsewhere.
+with a as materialized (
+    select u.number, u.name, u.uri, u.lo, u.tick, u.position
+    from unnest(:groups::text[], :uris::text[], :owners::uuid[], :los::smallint[], :epochs::bigint[],
+                :ticks::bigint[], :positions::bigint[], :stamps::timestamptz[], :from_ticks::bigint[],
+                :from_positions::bigint[])
+         with ordinality u (name, uri, owner, lo, epoch, tick, position, stamp, from_tick, from_position, number)
+    join {offsets} o on o.consumer_group = u.name and o.uri = u.uri and o.lo = u.lo
+    where o.epoch = u.epoch and o.owner = u.owner
+      and ((o.tick, o.position) = (u.from_tick, u.from_position) or (o.tick, o.position) = (u.tick, u.position))
+      and (u.tick = u.from_tick or u.stamp = coalesce(
+               (select t.at from {ticks} t where t.tick = u.tick),
+               -- Deleted by retention, with its messages. What a server does not have yet lies at the end.
+               case when u.tick < (select max(t.tick) from {ticks} t) then u.stamp end))
+    for update of o skip locked
+)
+update {offsets} o
+set tick = a.tick, position = a.position, updated_at = clock_timestamp(),
+    suspect = null, suspect_epoch = null, crashes = 0
+from a
+where o.consumer_group = a.name and o.uri = a.uri and o.lo = a.lo
+returning a.number
+
 -- name: lock_spans
 -- Holds spans that are ours until the transaction ends: whoever renews or takes passes over them meanwhile.
 select o.lo
@@ -201,9 +232,9 @@ join unnest(:los::smallint[], :epochs::bigint[]) a (lo, epoch) on o.lo = a.lo an
 where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
 for update of o
 
--- name: standing
+-- name: spans_still_ours
 -- Where cursors stand and under which lease, and whether each could be locked.
--- What a transaction still holds may yet end either way. The locks last until the messages that were set aside have
+-- What a transaction still holds may yet end either way. The locks last until the messages that were deferred have
 -- been looked at too.
 with free as materialized (
     select o.lo, o.tick, o.position, o.epoch, o.owner
@@ -211,15 +242,15 @@ with free as materialized (
     where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = any (:los::smallint[])
     for update skip locked
 )
-select o.lo, f.tick, f.position, f.epoch, f.owner, f.lo is not null
+select o.lo, f.tick, f.position, f.epoch, f.owner, f.lo is not null as is_free
 from {offsets} o
 left join free f on f.lo = o.lo
 where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = any (:los::smallint[])
 
--- name: still_aside
--- Which of these messages are set aside, and how often they have failed.
+-- name: still_deferred
+-- Which of these messages are deferred, and how often they have failed.
 select a.position, a.state, a.attempts
-from {aside} a
+from {deferred} a
 where a.consumer_group = :group::text and a.uri = :uri::text and a.position = any (:positions::bigint[])
 
 -- name: release_all
@@ -254,17 +285,79 @@ with mine as (
     delete from {members} d using dead e
     where d.consumer_group = :group::text and d.uri = :uri::text and d.member = e.member
 )
-select 1 + count(*), (select is_new from mine)
+select 1 + count(*) as members, (select is_new from mine) as is_new
 from {members} o
 where o.consumer_group = :group::text and o.uri = :uri::text and o.member <> :me::uuid
   and o.until >= clock_timestamp()
 
--- name: leave
--- A member is no more.
-delete from {members} m
-where m.consumer_group = :group::text and m.uri = :uri::text and m.member = :me::uuid
+-- name: beat_each
+-- Says that some members live; whether each is new.
+insert into {members} as m (consumer_group, uri, member, until)
+select u.name, u.uri, u.member, clock_timestamp() + make_interval(secs => u.ttl)
+from unnest(:groups::text[], :uris::text[], :members::uuid[], :ttls::float8[]) u (name, uri, member, ttl)
+order by u.name, u.uri, u.member
+on conflict (consumer_group, uri, member) do update set until = excluded.until
+returning m.member, xmax = 0 as is_new
+
+-- name: census
+-- Of some groups: how many members live, how many are dead and not forgotten, and what an operator may change, in short.
+-- That is what is deferred, and a pause. What is parked counts only where it holds its key: it may be very much.
+select g.number,
+       (select count(*) from {members} m
+        where m.consumer_group = g.name and m.uri = g.uri and m.until >= clock_timestamp()) as members,
+       (select count(*) from {members} m
+        where m.consumer_group = g.name and m.uri = g.uri and m.until < clock_timestamp()) as dead,
+       case when g.hold
+            then (select (count(*), max(a.updated_at))::text from {deferred} a
+                  where a.consumer_group = g.name and a.uri = g.uri)
+            -- In the order of the index that has nothing parked in it, so that it is the one that is used.
+            else (select (count(*), max(w.updated_at))::text
+                  from (select a.updated_at from {deferred} a
+                        where a.consumer_group = g.name and a.uri = g.uri and a.state <> 'parked'
+                        order by a.slot, a.key, a.tick, a.position) w) end
+       || coalesce((select ' paused' from {offsets} o
+                    where o.consumer_group = g.name and o.uri = g.uri and o.lo = 0 and o.paused_at is not null), '') as changes
+from unnest(:groups::text[], :uris::text[], :holds::boolean[]) with ordinality g (name, uri, hold, number)
+
+-- name: spans_of_groups
+-- The spans of some groups, and whether anybody may take them.
+select g.number, o.lo, o.hi, o.tick, o.position, o.epoch, o.owner,
+       (o.owner is null or o.until < clock_timestamp()) as is_free
+from unnest(:groups::text[], :uris::text[]) with ordinality g (name, uri, number)
+join {offsets} o on o.consumer_group = g.name and o.uri = g.uri
+order by g.number, o.lo
+
+-- name: forget_dead
+-- Forgets members that do not live; waits for nobody.
+with dead as materialized (
+    select d.consumer_group, d.uri, d.member
+    from unnest(:groups::text[], :uris::text[]) g (name, uri)
+    join {members} d on d.consumer_group = g.name and d.uri = g.uri
+    where d.until < clock_timestamp()
+    for update of d skip locked
+)
+delete from {members} m using dead d
+where m.consumer_group = d.consumer_group and m.uri = d.uri and m.member = d.member
 returning m.member
 
--- name: call
--- Tells the readers of this log that something has changed.
+-- name: leave
+-- A member is no more: gives back whatever it holds, as release_all does, and tells the others.
+with held as materialized (
+    select o.lo
+    from {offsets} o
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.owner = :me::uuid
+    for update skip locked
+), released as (
+    update {offsets} o
+    set owner = null, until = null, updated_at = clock_timestamp()
+    from held h
+    where o.consumer_group = :group::text and o.uri = :uri::text and o.lo = h.lo
+), gone as (
+    delete from {members} m
+    where m.consumer_group = :group::text and m.uri = :uri::text and m.member = :me::uuid
+)
 select pg_notify(:channel::text, :payload::text)
+
+-- name: call
+-- Tells the readers of this log that something has changed for some groups.
+select pg_notify(:channel::text, c.payload) from unnest(:payloads::text[]) c (payload)

@@ -104,9 +104,9 @@ select pg_notify(:channel, :payload)
 
 -- name: notify_both
 -- Wakes the workers of this table, and those of 0.19 by the names of their queues, while the index of theirs exists.
-select pg_notify(:channel::text, told.payload)
+select pg_notify(:channel::text, notice.payload)
 from unnest(case when to_regclass(:former_index::text) is null then array[:payload::text]
-                 else (:opening::text || substr(:payload::text, 2)) || :names::text[] end) told (payload)
+                 else (:opening::text || substr(:payload::text, 2)) || :names::text[] end) notice (payload)
 
 -- name: cancel_timer
 -- Deletes a timer that no worker holds.
@@ -121,10 +121,14 @@ returning id
 -- name: unprocessed_of_queue
 -- The first messages of a queue to fall due (low priorities first), by id, leased ones included; leases nothing.
 select n.id, n.queue, n.payload, n.headers, n.attempts_count, n.deliveries_count,
-       least(greatest(n.created_at, '0002-01-01Z'), '9998-12-31Z'), least(greatest(n.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
-       case when n.first_attempt_at is not null then least(greatest(n.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
-       case when n.last_attempt_at is not null then least(greatest(n.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
-       case when n.acquired_at is not null then least(greatest(n.acquired_at, '0002-01-01Z'), '9998-12-31Z') end,
+       least(greatest(n.created_at, '0002-01-01Z'), '9998-12-31Z') as created_at,
+       least(greatest(n.next_attempt_at, '0002-01-01Z'), '9998-12-31Z') as next_attempt_at,
+       case when n.first_attempt_at is not null
+           then least(greatest(n.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as first_attempt_at,
+       case when n.last_attempt_at is not null
+           then least(greatest(n.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as last_attempt_at,
+       case when n.acquired_at is not null
+           then least(greatest(n.acquired_at, '0002-01-01Z'), '9998-12-31Z') end as acquired_at,
        n.acquired_token, n.timer_id, n.key, n.priority, n.message_id
 from (
     select *
@@ -159,10 +163,14 @@ order by n.id
 -- name: unprocessed
 -- Messages of every queue, oldest first, leased ones included; leases nothing.
 select o.id, o.queue, o.payload, o.headers::text, o.attempts_count, o.deliveries_count,
-       least(greatest(o.created_at, '0002-01-01Z'), '9998-12-31Z'), least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z'),
-       case when o.first_attempt_at is not null then least(greatest(o.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
-       case when o.last_attempt_at is not null then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end,
-       case when o.acquired_at is not null then least(greatest(o.acquired_at, '0002-01-01Z'), '9998-12-31Z') end,
+       least(greatest(o.created_at, '0002-01-01Z'), '9998-12-31Z') as created_at,
+       least(greatest(o.next_attempt_at, '0002-01-01Z'), '9998-12-31Z') as next_attempt_at,
+       case when o.first_attempt_at is not null
+           then least(greatest(o.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as first_attempt_at,
+       case when o.last_attempt_at is not null
+           then least(greatest(o.last_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as last_attempt_at,
+       case when o.acquired_at is not null
+           then least(greatest(o.acquired_at, '0002-01-01Z'), '9998-12-31Z') end as acquired_at,
        o.acquired_token, o.timer_id, o.key, o.priority, o.message_id
 from {table} o
 where o.queue <> '$paused'

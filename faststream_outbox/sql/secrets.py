@@ -37,7 +37,13 @@ def said(error: BaseException | None) -> str:
             # SQLAlchemy's errors around asyncpg's have the details on the lines below.
             text = f"{type(error).__name__}({(str(origin).splitlines() or [''])[0]!r})"
         else:
-            text = repr(error)
+            text = _with_words(repr(error), error.args)
     except Exception as problem:  # noqa: BLE001 - the user's own class; the log must not fail
         text = f"{type(error).__name__} ({type(problem).__name__} while rendering it)"
     return text if len(text) <= MOST_SAID else text[: MOST_SAID - 1] + "…"
+
+
+def _with_words(text: str, args: tuple[object, ...]) -> str:
+    """The repr of an error, and what it was made with if that is not in it: redis-py leaves it out."""
+    words = repr(args[0]) if args else ""
+    return text if words[1:-1] in text else f"{text}({words})"

@@ -1,5 +1,5 @@
 -- name: settle_done
--- Deletes handled messages whose lease still stands, and returns their ids; the token is looked at again under the lock.
+-- Deletes handled messages whose lease still stands, and returns their ids; the token is checked again under the lock.
 delete from {table}
 where ctid = any (array(
     select m.place
@@ -116,7 +116,7 @@ join verdict v on v.id = g.id
 order by g.id
 returning original_id
 
--- name: settle_parked
+-- name: settle_apart
 -- Keeps failed messages, out of reach of every claim, where the dead letters cannot be written.
 update {table} t
 set acquired_token = null, acquired_at = null, next_attempt_at = 'infinity',
@@ -161,11 +161,11 @@ with standing as materialized (
     ))
     returning o.id
 )
-select s.id, s.id = any (array(select r.id from renewed r))
+select s.id, s.id = any (array(select r.id from renewed r)) as is_renewed
 from standing s
 
 -- name: remains
 -- Which of these messages are still in the table, and whether somebody holds them.
-select o.id, o.acquired_token is not null
+select o.id, o.acquired_token is not null as is_held
 from unnest(:ids::bigint[]) as d (id)
 cross join lateral (select t.id, t.acquired_token from {table} t where t.id = d.id limit 1) o

@@ -3,11 +3,20 @@
 The names of the test broker are imported when they are first used: a private PostgreSQL needs no FastStream.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from faststream_outbox.broker.fake_client import FakeOutboxClient
-    from faststream_outbox.broker.testing import TestOutboxBroker, fake_session, fake_sync_session
+    from faststream_outbox.memory.client import FakeOutboxClient
+    from faststream_outbox.memory.sessions import fake_session, fake_sync_session
+    from faststream_outbox.testing.broker import TestOutboxBroker
+
+_HOMES = {
+    "FakeOutboxClient": "memory.client",
+    "TestOutboxBroker": "testing.broker",
+    "fake_session": "memory.sessions",
+    "fake_sync_session": "memory.sessions",
+}
 
 __all__ = ["FakeOutboxClient", "TestOutboxBroker", "fake_session", "fake_sync_session"]
 
@@ -16,6 +25,4 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from faststream_outbox.broker import testing
-
-    return getattr(testing, name)
+    return getattr(import_module(f"faststream_outbox.{_HOMES[name]}"), name)

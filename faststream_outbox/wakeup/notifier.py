@@ -2,17 +2,16 @@
 
 The first hint leaves at once; those that come while it is on its way, or within the interval after
 it, leave together in one NOTIFY. The interval grows while they keep coming, because workers do not sleep
-then. Failure is told as an event, once until it works again, and tried ever less often: a hint may be
-lost. What was opened for sending is kept for a while, and then closed.
+then. Failures are reported once until sending works again, and tries become ever rarer: a hint may be
+lost. What was opened for sending is kept for a while, and then closed. Used by `wakeups`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import ConnectionLost, ConnectionRestored
-from faststream_outbox.service import pause_after
-from faststream_outbox.sql.wire import Wire
+from faststream_outbox.outage import Outage
 from faststream_outbox.wakeup.hint import Hint, Notice, merged, notices
 
 INTERVAL = 0.005
@@ -27,19 +26,23 @@ class Notifier:
     """Gathers hints of one event loop and sends them through `send`, one NOTIFY at a time."""
 
     def __init__(
-        self, send: Send, events: Events, sender: str, interval: float = INTERVAL, *, kept: Wire | None = None
+        self,
+        send: Send,
+        events: Events,
+        sender: str,
+        interval: float = INTERVAL,
+        *,
+        kept: DedicatedConnection | None = None,
     ) -> None:
         self._send = send
         self._kept = kept
         self._sender = sender
-        self._events = events
         self._interval = interval
         self._pending: dict[str | None, Hint] = {}
         self._more = asyncio.Event()
         self._sent = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._failures = 0
-        self._failing_since = 0.0
+        self._outage = Outage("notify", events)
 
     def push(self, hint: Hint) -> None:
         """Send this hint soon. Must be called from the event loop's thread."""
@@ -65,32 +68,20 @@ class Notifier:
                 await self._kept.close()
 
     async def _drain(self) -> None:
-        interval = self._interval
+        interval, loop = self._interval, asyncio.get_running_loop()
         while self._pending:
             hints, self._pending = list(self._pending.values()), {}
             try:
                 for notice in notices(hints, self._sender):
                     await self._send(notice)
-            except Exception as error:  # noqa: BLE001 - a hint may be lost, and is told
-                self._failed(error)
+            except Exception as error:  # noqa: BLE001 - reported; a hint may be lost
+                self._outage.failed(error, loop.time())
             else:
-                self._worked()
+                self._outage.worked(loop.time())
             if not self._pending:
                 self._sent.set()
-            await asyncio.sleep(pause_after(self._failures) if self._failures else interval)
+            await asyncio.sleep(max(interval, self._outage.retry_at - loop.time()))
             interval = min(1.5 * interval, max(self._interval, LONGEST_INTERVAL))
-
-    def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        if self._failures == 1:
-            self._failing_since = asyncio.get_running_loop().time()
-            self._events.emit(ConnectionLost("notify", error))
-
-    def _worked(self) -> None:
-        if self._failures:
-            self._failures = 0
-            outage = asyncio.get_running_loop().time() - self._failing_since
-            self._events.emit(ConnectionRestored("notify", outage))
 
     async def flush(self) -> None:
         """Wait until what was pushed has been sent, but not for a server that is out of reach: a hint may be lost."""

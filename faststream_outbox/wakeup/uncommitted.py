@@ -2,7 +2,7 @@
 
 One warning at the line that opened the session, and only where it is certain that no exception was the reason. A
 `with` block tells by what it passes to `__exit__`; that of an AsyncSession closes in a task of its own, so its
-`__aexit__` is looked for among the tasks that wait. Where that cannot be seen, there is no warning. Called by
+`__aexit__` is searched for among the tasks that wait. Where that cannot be seen, there is no warning. Called by
 `after_commit` when a transaction ends.
 """
 
@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from faststream_outbox.errors import OutboxWarning
 
 MOST_TASKS = 1000
-"""Among more tasks than this nobody is looked for: a warning must not hold up the event loop."""
+"""More tasks than this are not searched: a warning must not hold up the event loop."""
 
 _OURS = tuple(str(Path(str(package)).parent) for package in (sqlalchemy.__file__, __file__))
 _ASYNC_EXIT: CodeType = AsyncSession.__aexit__.__code__

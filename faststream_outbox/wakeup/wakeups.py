@@ -1,8 +1,8 @@
 """Where publishers of this process leave their hints, and who gets them.
 
 Claimers in the same process hear at once, without a round trip; other processes hear by NOTIFY, if
-the mode is `after_commit`. Safe to call from a thread without an event loop: then only the
-claimers of this process are told, and other processes find the rows by watching the sequence.
+the mode is `after_commit`. Safe to call from a thread without an event loop: where no workers run in this process
+either, other processes find the rows by watching the sequence. Made by the client, called by `publish` and workers.
 """
 
 import asyncio
@@ -15,11 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import greenlet_spawn
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox.connections.identity import Identity
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import Events
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import statements
-from faststream_outbox.sql.wire import Wire
 from faststream_outbox.wakeup import NOTIFY_MODES, NotifyMode
 from faststream_outbox.wakeup.hint import NAMED, Hint, Notice
 from faststream_outbox.wakeup.notifier import Notifier
@@ -32,32 +33,40 @@ _PLACE = re.compile(r"\$\d+")
 class Wakeups:
     """Hands hints to the claimers of this process and, after the commit, to other processes."""
 
-    def __init__(self, engine: AsyncEngine, names: Names, events: Events, mode: NotifyMode = "after_commit") -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        names: Names,
+        events: Events,
+        mode: NotifyMode = "after_commit",
+        identity: Identity | None = None,
+    ) -> None:
         if mode not in NOTIFY_MODES:
             msg = f"notify must be one of {NOTIFY_MODES}, not {mode!r}."
             raise InvalidOption(msg)
         self.mode = mode
         self.sender = uuid4().hex
-        """Names us in the hints that we send, so that our own listener need not heed them."""
+        """Names us in the hints that we send, so that our own listener can ignore them."""
         self._names = names
         self._engine = engine
+        self._identity = identity
         self._sql = statements("publish", names)
         self._events = events
         self._receivers: list[tuple[asyncio.AbstractEventLoop, Receiver]] = []
-        self._shared: Wire | None = None
+        self._shared: DedicatedConnection | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._notifiers: dict[asyncio.AbstractEventLoop, Notifier] = {}
-        self._own: Wire | None = None
+        self._own: DedicatedConnection | None = None
 
-    def attach(self, receiver: Receiver, wire: Wire) -> Callable[[], None]:
-        """Tell `receiver` of every hint, on this event loop, and send through `wire`; returns what undoes it."""
-        entry = (asyncio.get_running_loop(), receiver)
-        self._receivers.append(entry)
-        self._shared, self._home = wire, entry[0]
+    def attach(self, receiver: Receiver, connection: DedicatedConnection) -> Callable[[], None]:
+        """Tell `receiver` of every hint, on this event loop, and send through `connection`; returns what undoes it."""
+        loop = asyncio.get_running_loop()
+        self._receivers.append((loop, receiver))
+        self._shared, self._home = connection, loop
 
         def detach() -> None:
-            self._receivers.remove(entry)
-            if self._shared is wire:
+            self._receivers.remove((loop, receiver))
+            if self._shared is connection:
                 self._shared = None
 
         return detach
@@ -93,7 +102,7 @@ class Wakeups:
             # A pool that keeps no connections, or has one for everybody, cannot lend one: then we keep one of our own
             # while there is something to send.
             lends = isinstance(self._engine.sync_engine.pool, QueuePool)
-            self._own = None if lends else Wire(self._engine)
+            self._own = None if lends else DedicatedConnection(self._engine, identity=self._identity, role="notify")
             notifier = self._notifiers[loop] = Notifier(self._send, self._events, self.sender, kept=self._own)
         return notifier
 
@@ -118,7 +127,7 @@ class Wakeups:
         # driver's own of it, because a transaction of SQLAlchemy's costs more than the publishing itself.
         borrowed = await greenlet_spawn(self._engine.sync_engine.raw_connection)
         try:
-            await self._send_through(borrowed.driver_connection, values)
+            await self._send_on(borrowed.driver_connection, values)
         except BaseException as error:
             borrowed.invalidate(error)
             raise
@@ -130,7 +139,7 @@ class Wakeups:
         if notifier is not None:
             await notifier.close()
 
-    async def _send_through(self, driver: Any, values: dict[str, Any]) -> None:
+    async def _send_on(self, driver: Any, values: dict[str, Any]) -> None:
         statement = self._sql["notify_both"]
         if self._engine.dialect.driver == "asyncpg":
             # As plain text, which prepares nothing: a pooler may stand in between.

@@ -9,10 +9,12 @@ import pytest
 import faststream_outbox
 
 ENGINES = {
+    "doctor",
     "envelope",
     "errors",
     "events",
     "log",
+    "memory",
     "options",
     "outcomes",
     "overview",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "faststream_outbox"
 ELSEWHERE = {
-    "broker/broker.py": "the ping",
-    "log/partitions.py": "the DDL of partitions",
+    "doctor/repairs.py": "commands that repair, to be pasted",
+    "log/admin/partitions.py": "the DDL of partitions",
     "schema/autovacuum.py": "DDL for migrations",
     "schema/catalog.py": "what is asked of the catalog",
-    "schema/compare.py": "DDL that mends",
-    "schema/mend.py": "DDL that mends",
-    "sql/isolation.py": "the level of a transaction",
-    "sql/wire.py": "settings of a connection",
+    "schema/compare.py": "DDL that repairs",
+    "schema/repair.py": "DDL that repairs",
+    "connections/isolation.py": "the level of a transaction",
+    "connections/dedicated.py": "settings of a connection",
 }
 _SQL = re.compile(
     r"(select|insert into|delete from|alter table|create (unique )?(table|index)|drop (table|index)|show)\s"

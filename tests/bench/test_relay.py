@@ -1,11 +1,6 @@
 """The relay's scenario: left out where there is no NATS server, and run against one where there is."""
 
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +8,12 @@ import pytest
 
 from bench.__main__ import run
 from bench.arena import Arena
-from bench.relay_scenarios import SCENARIOS
+from bench.relay_scenarios import IN_FLIGHT, SCENARIOS
 from bench.scenario import Scenario
 from bench.scenarios import left_out, scenarios
 from bench.table import facts_of
+from faststream_outbox.relay.options import RelayOptions
+from tests.servers.nats_server import NatsServer
 
 pytestmark = pytest.mark.slow
 
@@ -25,24 +22,11 @@ FACTS |= {"cpu": "", "cores": 2, "system": "", "python": "", "postgresql": ""}
 
 
 @pytest.fixture
-def nats_address() -> Iterator[str]:
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    program = Path(sys.executable).parent / "nats-server"
-    server = subprocess.Popen([program, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.05)
-        yield f"nats://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait()
+async def nats_address(tmp_path: Path) -> AsyncIterator[str]:
+    server = NatsServer(tmp_path)
+    await server.start()
+    yield server.url
+    server.kill()
 
 
 def test_relay_is_left_out_without_a_server_and_the_report_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +43,16 @@ def test_relay_is_listed_with_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left_out() == {}
 
 
-def test_this_package_hands_on_to_nats(nats_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_package_relays_and_forwards_to_a_stream_as_its_client_alone_does(
+    nats_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BENCH_NATS", nats_address)
     entries = tuple(entry for entry in SCENARIOS[0].entries if entry.peer == "ours")
     with Arena.open() as arena:
         found = run(arena, Scenario(name="relay", title="Relay", entries=entries), rounds=1, scale=0.02)
-    assert [one.error for one in found] == ["", ""]
+    assert [one.error for one in found] == ["", "", "", ""]
     assert all(one.median("rate") > 0 for one in found)
+
+
+def test_plain_loop_has_as_many_in_flight_as_a_relay() -> None:
+    assert RelayOptions().max_in_flight == IN_FLIGHT

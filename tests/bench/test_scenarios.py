@@ -88,6 +88,7 @@ def test_page_keeps_what_stands_outside_of_its_marks(tmp_path: Any, monkeypatch:
     path = tmp_path / "page.md"
     path.write_text("before\n<!-- begin: targets -->\nwhat was there\n<!-- end: targets -->\nafter\n")
     monkeypatch.setattr(page, "PAGE", path)
+    monkeypatch.setattr(page, "USERS_PAGE", path)
     facts = {"settings": {}, "versions": {}, "date": "", "rounds": 1, "scale": 1.0, "minutes": 1, "cpu": "", "cores": 2}
     facts |= {"system": "", "python": "", "postgresql": "", "scenarios": {}}
     page.rewrite(facts)

@@ -1,4 +1,4 @@
-"""An application with a table of its own; PostgreSQL and the tables in memory, side by side."""
+"""An application with a table of its own: with queues, or with queues and topics."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import BigInteger, Column, Engine, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox.schema.log_tables import LogTables, make_log_tables
 from tests.broker.effects import EffectsShop
-from tests.broker.two_tables import Two
-from tests.tables import existing
+from tests.broker.topics.stage import Stage
+from tests.tables import all_existing, existing
 
 
 @pytest.fixture
@@ -20,15 +21,26 @@ def effects(metadata: MetaData, builder: Engine) -> Iterator[Table]:
 
 
 @pytest.fixture
+def log_tables(metadata: MetaData, builder: Engine) -> Iterator[LogTables]:
+    """The log's tables, there for one test."""
+    tables = make_log_tables(metadata, "outbox_log")
+    with all_existing(tables.all, builder):
+        yield tables
+
+
+@pytest.fixture
 async def shop(engine: AsyncEngine, table: Table, dlq_table: Table, effects: Table) -> AsyncIterator[EffectsShop]:
+    """Queues alone."""
     shop = EffectsShop(engine, (table, dlq_table), effects)
     yield shop
     await shop.broker.stop()
 
 
 @pytest.fixture
-async def two(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIterator[Two]:
-    """Two empty outboxes."""
-    two = Two(engine, table, dlq_table)
-    yield two
-    await two.wire.close()
+async def stage(
+    engine: AsyncEngine, table: Table, dlq_table: Table, log_tables: LogTables, effects: Table
+) -> AsyncIterator[Stage]:
+    """Queues and topics."""
+    stage = Stage(engine, (table, dlq_table), log_tables, effects)
+    yield stage
+    await stage.close()

@@ -12,7 +12,7 @@ from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from tests.broker.conformance.ways import Seen
 from tests.waiting import eventually
 
-NAMED = "broker_with_an_address"
+NAMED = "an_address"
 
 
 @pytest.fixture

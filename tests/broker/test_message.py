@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from faststream.message import AckStatus
 
-from faststream_outbox.broker.memory_log import MemoryLog
 from faststream_outbox.broker.message import OutboxBatchMessage
 from faststream_outbox.broker.parser import OutboxBatchParser
 from faststream_outbox.log.delivery import Delivery
 from faststream_outbox.log.message import OutboxMessage
+from faststream_outbox.memory.log import MemoryLog
 from faststream_outbox.outcomes.outcome import DONE, Dead, Retry
 
 

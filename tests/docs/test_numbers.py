@@ -5,14 +5,20 @@ from typing import Any
 
 from faststream_outbox import envelope
 from faststream_outbox.broker import forwarding
+from faststream_outbox.connections import dedicated
 from faststream_outbox.events import repeats
-from faststream_outbox.log import retention, retention_lock, sequencer, slots
+from faststream_outbox.health import progress, readiness
+from faststream_outbox.health.health import TIMEOUT
+from faststream_outbox.log.admin import retention, retention_lock
 from faststream_outbox.log.options import CRASH_LIMIT
+from faststream_outbox.log.ordering import sequencer
+from faststream_outbox.log.sharing import slots
 from faststream_outbox.outcomes import failure
 from faststream_outbox.publish import rows
-from faststream_outbox.queue import intake, lane, options, renewer, scanner, settler, worker
+from faststream_outbox.queue import options, renewer, scanner, settler, worker
+from faststream_outbox.queue.planning import claim_plan, lanes
 from faststream_outbox.schema import log_tables, tables
-from faststream_outbox.sql import wire
+from faststream_outbox.service import STUCK_SECONDS
 from faststream_outbox.wakeup import after_commit, listener, notifier, watcher
 from tests.cases import each
 from tests.docs.pages import ROOT, text_of
@@ -28,9 +34,9 @@ def by(unit: int, number: float) -> str:
     return f"{number / unit:g}"
 
 
-LONGEST_LOOK = DEFAULTS.max_fetch_interval * (1 + intake.JITTER)
+LONGEST_LOOK = DEFAULTS.max_fetch_interval * (1 + claim_plan.JITTER)
 SHORT_LEASE = 5.0
-SHORT_LOOK = SHORT_LEASE / 2 * (1 + intake.JITTER)
+SHORT_LOOK = SHORT_LEASE / 2 * (1 + claim_plan.JITTER)
 
 SAID: list[tuple[str, str]] = [
     ("publishing", f"One INSERT for up to {rows.MOST_ROWS:,} messages or {by(10**6, rows.MOST_BYTES)} MB"),
@@ -38,15 +44,15 @@ SAID: list[tuple[str, str]] = [
     ("publishing", f"an `activate_in` of more than {envelope.MAX_DELAY.days:,} days"),
     ("publishing", f"a number from {envelope.SMALLINT.start} to {envelope.SMALLINT.stop - 1}"),
     ("publishing", f"one of more than {tables.NAME_LENGTH} characters"),
-    ("publisher", f"One INSERT for up to {rows.MOST_ROWS:,} messages or {by(10**6, rows.MOST_BYTES)} MB"),
-    ("publisher", f"takes longer than {'five' if forwarding.PATIENCE_SECONDS == 5 else '?'} seconds"),
+    ("publishing", f"passed over for {'five' if lanes.PATIENCE == 5 else '?'} seconds gets a tenth of the room"),
+    ("forwarding", f"takes longer than {'five' if forwarding.PATIENCE_SECONDS == 5 else '?'} seconds"),
     ("security", f"cut to {failure.MAX_MESSAGE:,} and {failure.MAX_TRACEBACK:,} characters"),
     ("ordered-log", f"have {by(10**6, envelope.MAX_BODY_BYTES)} million bytes together at most"),
     ("ordered-log", f"at most {log_tables.URI_LENGTH} bytes"),
     ("ordered-log", f"one of {slots.SLOTS} partitions"),
-    ("ordered-log", f"in slices of {retention.SLICE:,}"),
-    ("ordered-log", f"it waits, and after {retention_lock.LONGEST_WAIT:g} seconds it says so"),
-    ("ordered-log", f"do not come through in {wire.STATEMENT_TIMEOUT:g} seconds"),
+    ("groups", f"in slices of {retention.SLICE:,}"),
+    ("groups", f"it waits, and after {retention_lock.LONGEST_WAIT:g} seconds it says so"),
+    ("ordered-log", f"do not come through in {dedicated.STATEMENT_TIMEOUT:g} seconds"),
     ("ordered-log", f"`crash_limit` ({CRASH_LIMIT}) deaths in a row"),
     ("topics", f"`crash_limit` ({CRASH_LIMIT}) deaths in a row"),
     ("topics", f"taken over; {DEFAULTS.lease_ttl_seconds:g} |"),
@@ -58,7 +64,7 @@ SAID: list[tuple[str, str]] = [
         "how-ordering-works",
         f"is looked for every {ms(sequencer.LONGEST_WAIT + 2 * sequencer.IDLE_INTERVAL)} ms at least",
     ),
-    ("operations", f"longer than {wire.STATEMENT_TIMEOUT:g} seconds is given up"),
+    ("operations", f"longer than {dedicated.STATEMENT_TIMEOUT:g} seconds is given up"),
     ("operations", f"Scans have {scanner.SCAN_TIMEOUT:g} seconds"),
     ("operations", f"closed after {'five' if notifier.KEEP_SECONDS == 5 else '?'} quiet seconds"),
     ("wakeups", f"every {ms(notifier.INTERVAL)} to {ms(notifier.LONGEST_INTERVAL)} milliseconds"),
@@ -68,24 +74,33 @@ SAID: list[tuple[str, str]] = [
     ),
     ("wakeups", f"within {'three' if listener.HEARING_TEST == 3 else '?'} seconds"),
     ("wakeups", f"tries again every {'minute' if listener.DEAF_PAUSE == 60 else '?'}"),
-    ("wakeups", f"Up to {by(1, intake.JITTER * 100)} % are added or taken away"),
+    ("wakeups", f"Up to {by(1, claim_plan.JITTER * 100)} % are added or taken away"),
     ("wakeups", f"{LONGEST_LOOK:g} seconds with the defaults"),
     ("how-it-works", f"{LONGEST_LOOK:g} seconds by default"),
     ("how-it-works", f"(fillfactor {tables.FILLFACTOR})"),
     ("how-it-works", f"longer than {'half a second' if after_commit.LATE_SECONDS == 0.5 else '?'} after publishing"),
-    ("how-it-works", f"to {'a second' if lane.GRACE == 1 else '?'} before the last look"),
+    ("how-it-works", f"to {'a second' if lanes.GRACE == 1 else '?'} before the last scan that went below it"),
     ("how-it-works", f"leases that are {'a third' if renewer.FRACTION == 3 else '?'} of their time old"),
     ("how-it-works", f"handles in {'a tenth' if 2 * worker.HOARD_SECONDS == 0.1 else '?'} of a second"),
-    ("how-it-works", f"passed over for {'five' if lane.PATIENCE == 5 else '?'} seconds gets a tenth"),
+    ("how-it-works", f"passed over for {'five' if lanes.PATIENCE == 5 else '?'} seconds gets a tenth"),
+    ("health", f"a step has a limit: {STUCK_SECONDS:g} seconds"),
+    ("health", f"{scanner.SCAN_TIMEOUT + STUCK_SECONDS:g} for a full scan"),
+    ("health", f"at most every {'two' if readiness.FRESH_SECONDS == 2 else '?'} seconds, whoever asks"),
+    ("health", f"for {'ten' if progress.BUSY_SECONDS == 600 else '?'} minutes"),
+    ("health", f"does not hear` | {progress.GRACE_SECONDS:g} s |"),
+    ("health", f"every {'five' if readiness.EXAMINE_SECONDS == 300 else '?'} minutes"),
+    ("health", f"every {'five' if readiness.EXAMINE_AGAIN_SECONDS == 5 else '?'} seconds while they do not fit"),
+    ("health", f"closes it {'half a minute' if readiness.KEEP_SECONDS == 30 else '?'} after the last"),
+    ("health", f"A probe waits for {TIMEOUT:g} seconds at most"),
     ("tables", f"## Fillfactor {tables.FILLFACTOR}"),
     ("dead-letters", f"keeps at most {worker.MOST_UNSETTLED:,} unwritten outcomes"),
     ("dead-letters", f"after {settler.SAY_AGAIN_SECONDS:g} seconds, a minute, two, up to an hour"),
     (
-        "workers",
+        "failures",
         f"with the defaults {DEFAULTS.lease_ttl_seconds:g} to {DEFAULTS.lease_ttl_seconds + LONGEST_LOOK:g} seconds, "
         f"with a lease of {SHORT_LEASE:g} seconds {SHORT_LEASE:g} to {SHORT_LEASE + SHORT_LOOK:.0f}",
     ),
-    ("workers", f"without a recorded outcome. {DEFAULTS.crash_limit} by default"),
+    ("failures", f"without a recorded outcome. {DEFAULTS.crash_limit} by default"),
 ]
 
 
@@ -107,14 +122,3 @@ def test_readme_names_the_versions_that_are_required() -> None:
     assert f"FastStream 0.7 from {needs['faststream'].split(',')[0]} on" in said
     assert f"SQLAlchemy from {needs['sqlalchemy[asyncio]']}" in said
     assert f"faststream_outbox-{project['version']}-py3-none-any.whl" in said
-
-
-def test_contributing_draws_the_layers_that_exist() -> None:
-    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    package = ROOT / "faststream_outbox"
-    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in linter["contracts"][0]["layers"]]
-    there = [
-        [name for name in layer if (package / name).is_dir() or (package / f"{name}.py").is_file()] for layer in layers
-    ]
-    drawn = text_of("CONTRIBUTING.md").split("```")[1].strip().splitlines()
-    assert [[part.split("(")[0].strip() for part in line.split("      ")] for line in drawn] == there

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT, text_of
 
 PAGE = "docs/promises.md"
-HOME = ROOT / "tests" / "seeds"
+HOME = ROOT / "tests" / "contract"
 
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 _ROW = re.compile(r"^\| (?!promise |---)(.+) \| ([^|]+) \|$", re.MULTILINE)

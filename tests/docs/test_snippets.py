@@ -1,7 +1,8 @@
 """Every Python and SQL block of the documentation runs, on a real PostgreSQL, as it is printed.
 
 The blocks of a page share one namespace, in order, and one fresh database, whose address takes the
-place of `localhost/app`. `await` may stand outside of functions, as in `python -m asyncio`.
+place of `localhost/app`. `await` may stand outside of functions, as in `python -m asyncio`. A page with tabs
+runs once for each way through it, so that nobody needs a name of the other tab.
 """
 
 import ast
@@ -22,7 +23,7 @@ from faststream_outbox import OutboxBroker
 from faststream_outbox.log import Outbox
 from faststream_outbox.queue import Worker
 from tests.cases import each
-from tests.docs.pages import LANGUAGES, ROOT, Part, pages, parts
+from tests.docs.pages import FASTSTREAM, LANGUAGES, ROOT, WITHOUT, Part, pages, parts, parts_of, tabs, text_of, ways
 from tests.waiting import eventually
 
 PLACEHOLDER = re.compile(r"(postgresql(?:\+\w+)?)://localhost/app")
@@ -76,11 +77,11 @@ def run_sql(part: Part, url: URL) -> None:
         connection.execute(part.code.encode())
 
 
-@pytest.mark.parametrize("page", pages())
-async def test_page_runs(page: str, page_url: URL, namespace: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("page", "way"), [(page, way) for page in pages() for way in ways(page)])
+async def test_page_runs(page: str, way: str, page_url: URL, namespace: dict[str, Any]) -> None:
     # Apart, so that no block of the page comes to lean on what only the checks have.
     checks: dict[str, Any] = {"eventually": eventually}
-    for part in parts(page):
+    for part in parts_of(page, way):
         if part.reason is not None:
             continue
         if part.language == "sql":
@@ -98,15 +99,26 @@ def test_fences_name_a_known_language(page: str) -> None:
     assert not unknown, f"{page}: only python and sql are run, and of others only these are known: {sorted(LANGUAGES)}"
 
 
+@each("page", pages())
+def test_tabs_are_those_of_the_two_ways(page: str) -> None:
+    assert set(tabs(text_of(page)).values()) <= {FASTSTREAM, WITHOUT}
+
+
+def test_a_line_is_in_the_tab_above_it_until_the_text_goes_on() -> None:
+    page = '=== "FastStream"\n\n    one\n\n=== "Without"\n\n    two\n\nthree\n'
+    found = tabs(page)
+    assert (found[3], found[7], found.get(9)) == (FASTSTREAM, WITHOUT, None)
+
+
 async def test_a_block_that_fails_names_its_line(page_url: URL) -> None:
     part = Part("python", "first = 1\nassert first == 2\n", 41, None)
     with pytest.raises(AssertionError) as failure:
-        await run_python(part, "docs/page.md", {}, page_url)
+        await run_python(part, "docs/index.md", {}, page_url)
     assert failure.traceback[-1].lineno + 1 == 42
 
 
 async def test_a_block_may_await_outside_of_functions(page_url: URL) -> None:
     namespace: dict[str, Any] = {}
     part = Part("python", "import asyncio\nanswer = await asyncio.sleep(0, 7)", 1, None)
-    await run_python(part, "docs/page.md", namespace, page_url)
+    await run_python(part, "docs/index.md", namespace, page_url)
     assert namespace["answer"] == 7

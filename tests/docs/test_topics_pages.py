@@ -9,9 +9,9 @@ from sqlalchemy import MetaData
 from faststream_outbox import OutboxBroker
 from faststream_outbox.log import LogTables, Outbox, make_log_tables
 from tests.docs.pages import names, rows
-from tests.docs.test_subscriber_page import of_faststream
+from tests.docs.test_options_page import of_faststream
 
-LOG_PAGE, TOPICS_PAGE = "docs/ordered-log.md", "docs/topics.md"
+LOG_PAGE, TABLES_PAGE, TOPICS_PAGE = "docs/ordered-log.md", "docs/tables.md", "docs/topics.md"
 
 
 def test_page_lists_every_option_of_the_log_with_its_default() -> None:
@@ -22,7 +22,7 @@ def test_page_lists_every_option_of_the_log_with_its_default() -> None:
 
 
 def test_page_lists_every_table_of_the_log() -> None:
-    printed = [name for row in rows(LOG_PAGE, "## Tables") for name in names(row[0])]
+    printed = [name for row in rows(TABLES_PAGE, "## Tables of topics") for name in names(row[0])]
     assert sorted(printed) == sorted(table.name for table in make_log_tables(MetaData()).all)
     assert len(printed) == len(fields(LogTables))
 
@@ -30,5 +30,5 @@ def test_page_lists_every_table_of_the_log() -> None:
 def test_page_says_of_every_option_of_a_subscriber_what_it_means_for_a_topic() -> None:
     printed = [name for row in rows(TOPICS_PAGE, "## Options") for name in names(row[0])]
     parameters = inspect.signature(OutboxBroker.subscriber).parameters.values()
-    in_code = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - of_faststream("## Options")
+    in_code = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - of_faststream("## A subscriber")
     assert sorted(printed) == sorted(in_code - {"topic", "group", "terminal_flush_batch_size"})

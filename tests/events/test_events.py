@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from faststream_outbox.events import Event, Events
-from faststream_outbox.events.journal import keep_journal
-from faststream_outbox.events.table import Claimed, ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed, Published
+from faststream_outbox.events.event_log import write_event_log
+from faststream_outbox.events.types import Claimed, ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed, Published
 from tests.events.samples import ERROR, SAMPLES
 
 READY, DEAF = ListenerReady("channel"), ListenerDeaf("channel")
@@ -98,7 +98,7 @@ def test_another_kind_of_error_of_the_same_listener_is_reported_too(caplog: pyte
 
 def test_journal_writes_what_an_operator_must_see(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
-    undo = keep_journal(events, logging.getLogger("mine"))
+    undo = write_event_log(events, logging.getLogger("mine"))
     with caplog.at_level(logging.DEBUG, logger="mine"):
         events.emit(LoopCrashed("outbox claimer", ERROR))
         events.emit(ListenerDeaf("outbox_outbox"))
@@ -112,7 +112,7 @@ def test_journal_writes_what_an_operator_must_see(caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("event", [Published("orders", 1, 1, 0.1), Claimed("orders", "billing", 1), READY])
 def test_journal_is_silent_about_what_goes_well(event: Any, caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
-    keep_journal(events, logging.getLogger("mine"))
+    write_event_log(events, logging.getLogger("mine"))
     with caplog.at_level(logging.DEBUG, logger="mine"):
         events.emit(event)
     assert caplog.records == []
@@ -139,6 +139,6 @@ def test_journal_says_what_to_do_about_a_connection_that_cannot_work(
     sqlstate: str, advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = Events()
-    keep_journal(events, logging.getLogger("test"))
+    write_event_log(events, logging.getLogger("test"))
     events.emit(ConnectionLost("claim", Refusal(sqlstate)))
     assert re.search(advice, caplog.messages[0])

@@ -9,15 +9,16 @@ import pytest
 from sqlalchemy import URL, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from faststream_outbox.connections.address import Address
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.events import Events
-from faststream_outbox.events.journal import Noteworthy, keep_journal
-from faststream_outbox.events.table import HookFailed, OutcomeRefused
+from faststream_outbox.events.event_log import write_event_log
+from faststream_outbox.events.lines import Noteworthy
+from faststream_outbox.events.types import HookFailed, ListenerLost, ListenerReady, OutcomeRefused
 from faststream_outbox.outcomes.failure import described
 from faststream_outbox.schema.check import _refuse
 from faststream_outbox.schema.compare import Difference
 from faststream_outbox.schema.line import one_line
-from faststream_outbox.sql.address import Address
 from faststream_outbox.sql.secrets import said
 from tests.cases import case, each
 from tests.events.samples import SAMPLES
@@ -47,19 +48,22 @@ def made_evil(event: Any) -> Any:
 
 
 @pytest.fixture
-def journal(caplog: pytest.LogCaptureFixture) -> Events:
+def event_log(caplog: pytest.LogCaptureFixture) -> Events:
     events = Events()
-    keep_journal(events, logging.getLogger("lines"))
+    write_event_log(events, logging.getLogger("lines"))
     caplog.set_level(logging.DEBUG, "lines")
     return events
 
 
-def test_every_line_is_one_line(journal: Events, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_line_is_one_line(event_log: Events, caplog: pytest.LogCaptureFixture) -> None:
     noteworthy = [event for event in SAMPLES if isinstance(event, Noteworthy)]
     for event in noteworthy:
         with case(event):
+            if isinstance(event, ListenerReady):
+                # Said only of one that was lost.
+                event_log.emit(made_evil(ListenerLost("outbox", None)))
             caplog.clear()
-            journal.emit(made_evil(event))
+            event_log.emit(made_evil(event))
             (message,) = caplog.messages
             assert message == one_line(message)
             assert message.isprintable()
@@ -110,17 +114,29 @@ def test_dead_letter_has_no_parameters(refused: DBAPIError) -> None:
 
 
 def test_log_has_neither_parameters_nor_rows(
-    refused: DBAPIError, journal: Events, caplog: pytest.LogCaptureFixture
+    refused: DBAPIError, event_log: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     original = refused.orig
     assert isinstance(original, psycopg.Error)
     assert SECRET in repr(original)
     for error in (refused, original):
         assert "violates check constraint" in said(error)
-        journal.emit(OutcomeRefused("orders", "billing", 1, 1, error))
-    journal.emit(HookFailed("on_terminal_failure", refused))
+        event_log.emit(OutcomeRefused("orders", "billing", 1, 1, error))
+    event_log.emit(HookFailed("on_terminal_failure", refused))
     assert SECRET not in "\n".join(caplog.messages)
     assert "[parameters: " not in caplog.text
+
+
+class Terse(Exception):
+    """An error as redis-py has them: its repr does not have what it says."""
+
+    def __repr__(self) -> str:
+        return "network:ConnectionError"
+
+
+def test_error_whose_repr_is_silent_is_quoted() -> None:
+    assert said(Terse("connection refused")) == "network:ConnectionError('connection refused')"
+    assert said(Terse()) == "network:ConnectionError"
 
 
 @each("dsn", [f"user:{SECRET}@host", f"mysql://user:{SECRET}@host/x", f"host=a password={SECRET}"])

@@ -2,8 +2,8 @@
 
 from typing import Any, get_args
 
+from faststream_outbox import events
 from faststream_outbox.events import Events
-from faststream_outbox.events import table as told
 from faststream_outbox.events.recorder import Recorded, calls, record
 from tests.cases import each
 from tests.events.samples import ERROR, OF_MESSAGE, SAMPLES
@@ -17,38 +17,41 @@ Calls = list[tuple[str, dict[str, Any]]]
 @each(
     ("event", "expected"),
     [
-        (told.Claimed("orders", "billing", 5), [("fetched", {"queue": "orders", "subscriber": "billing", "count": 5})]),
-        (told.Started(**OF_MESSAGE, size_bytes=12), [("dispatched", TAGS | {"size_bytes": 12})]),
-        (told.Handled(**OF_MESSAGE, duration_seconds=0.5), [("acked", TAGS | {"duration_seconds": 0.5})]),
         (
-            told.Retried(**OF_MESSAGE, duration_seconds=0.5, delay_seconds=2.0, error=ERROR),
+            events.Claimed("orders", "billing", 5),
+            [("fetched", {"queue": "orders", "subscriber": "billing", "count": 5})],
+        ),
+        (events.Started(**OF_MESSAGE, size_bytes=12), [("dispatched", TAGS | {"size_bytes": 12})]),
+        (events.Handled(**OF_MESSAGE, duration_seconds=0.5), [("acked", TAGS | {"duration_seconds": 0.5})]),
+        (
+            events.Retried(**OF_MESSAGE, duration_seconds=0.5, delay_seconds=2.0, error=ERROR),
             [("nacked_retried", TAGS | {"duration_seconds": 0.5, "next_delay_seconds": 2.0} | FAILED)],
         ),
         (
-            told.Retried(**OF_MESSAGE, duration_seconds=0.5, delay_seconds=2.0, error=None),
+            events.Retried(**OF_MESSAGE, duration_seconds=0.5, delay_seconds=2.0, error=None),
             [("nacked_retried", TAGS | {"duration_seconds": 0.5, "next_delay_seconds": 2.0})],
         ),
         (
-            told.Died(**OF_MESSAGE, duration_seconds=0.5, reason="rejected", kept=True, error=ERROR),
+            events.Died(**OF_MESSAGE, duration_seconds=0.5, reason="rejected", kept=True, error=ERROR),
             [
                 ("nacked_terminal", TAGS | {"duration_seconds": 0.5, "reason": "rejected"} | FAILED),
                 ("dlq_written", TAGS | {"failure_reason": "rejected"}),
             ],
         ),
         (
-            told.Died(**OF_MESSAGE, duration_seconds=0.5, reason="rejected", kept=False, error=None),
+            events.Died(**OF_MESSAGE, duration_seconds=0.5, reason="rejected", kept=False, error=None),
             [("nacked_terminal", TAGS | {"duration_seconds": 0.5, "reason": "rejected"})],
         ),
-        (told.LeaseLost(**OF_MESSAGE, phase="settling"), [("lease_lost", TAGS | {"phase": "settling"})]),
-        (told.Released(**OF_MESSAGE, was_started=True), [("dispatch_abandoned", TAGS)]),
-        (told.Released(**OF_MESSAGE, was_started=False), []),
-        (told.Abandoned(**OF_MESSAGE), [("dispatch_abandoned", TAGS)]),
+        (events.LeaseWasLost(**OF_MESSAGE, phase="settling"), [("lease_lost", TAGS | {"phase": "settling"})]),
+        (events.Released(**OF_MESSAGE, was_started=True), [("dispatch_abandoned", TAGS)]),
+        (events.Released(**OF_MESSAGE, was_started=False), []),
+        (events.Abandoned(**OF_MESSAGE), [("dispatch_abandoned", TAGS)]),
         (
-            told.DrainTimedOut("billing", 15.0, 2),
+            events.DrainTimedOut("billing", 15.0, 2),
             [("drain_timeout", {"subscriber": "billing", "drain_timeout_seconds": 15.0})],
         ),
         (
-            told.Published("orders", 2, 30, 0.001),
+            events.Published("orders", 2, 30, 0.001),
             [
                 (
                     "published",
@@ -63,7 +66,7 @@ Calls = list[tuple[str, dict[str, Any]]]
             ],
         ),
         (
-            told.Published("orders", 2, 30, 0.001, ERROR),
+            events.Published("orders", 2, 30, 0.001, ERROR),
             [
                 (
                     "published",
@@ -92,7 +95,7 @@ def test_recorder_hears_every_event_that_it_knows_and_no_other() -> None:
 def test_every_start_has_one_closing_call() -> None:
     # a gauge of running handlers counts one up at `dispatched` and one down at each of these
     closing = {"acked", "nacked_retried", "nacked_terminal", "lease_lost", "dispatch_abandoned"}
-    started = [one for one in SAMPLES if isinstance(one, told.MessageEvent) and not isinstance(one, told.Started)]
+    started = [one for one in SAMPLES if isinstance(one, events.MessageEvent) and not isinstance(one, events.Started)]
     for event in started:
         assert len([name for name, _ in calls(event) if name in closing]) == 1  # type: ignore[arg-type]
 

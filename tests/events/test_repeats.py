@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from faststream_outbox.events.repeats import FIRST_SILENCE, LONGEST_SILENCE, OVER_SECONDS, Repeats
+from faststream_outbox.events.repeats import FIRST_SILENCE, LONGEST_SILENCE, MOST_KINDS, OVER_SECONDS, Repeats
 
 
 def times(repeats: Repeats, seconds: int, text: str = "away", begin: int = 0) -> list[int]:
@@ -27,12 +27,24 @@ def test_other_text_and_other_matter_are_news() -> None:
 def test_end_of_an_outage_makes_the_next_one_news() -> None:
     repeats = Repeats()
     assert times(repeats, 10) == [0]
-    repeats.over("claim")
-    repeats.over("claim")
+    assert repeats.over("claim", 9.5) == 9.5
+    assert repeats.over("claim", 9.5) is None
     assert times(repeats, 10, begin=10) == [10]
 
 
 def test_what_was_not_heard_of_for_long_is_over() -> None:
     repeats = Repeats()
     assert times(repeats, 40) == [0, 30]
-    assert times(repeats, 40, begin=40 + int(OVER_SECONDS)) == [100, 130]
+    begin = 40 + int(OVER_SECONDS)
+    assert times(repeats, 40, begin=begin) == [begin, begin + 30]
+
+
+def test_ways_to_fail_that_take_turns_are_news_once_each() -> None:
+    repeats = Repeats()
+    said = [now for now in range(25) if repeats.is_news("claim", "refused" if now % 2 else "away", float(now))]
+    assert said == [0, 1]
+
+
+def test_ways_to_fail_that_never_end_are_not_all_news() -> None:
+    repeats = Repeats()
+    assert [now for now in range(25) if repeats.is_news("claim", f"error {now}", float(now))] == [*range(MOST_KINDS)]

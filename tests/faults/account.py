@@ -4,8 +4,8 @@ Pure, so that `test_account` can show that each kind of wrong is seen.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from uuid import UUID
@@ -117,6 +117,15 @@ def account(
         disordered=tuple(_disordered(runs)),
         overlapping=tuple(_overlapping(runs)),
     )
+
+
+def held(change: LeaseChange, heard: Set[UUID]) -> LeaseChange:
+    """The change as it is for those who heard of their claims: a lease that nobody knows of is none."""
+    if change.old_token not in heard:
+        change = replace(change, old_token=None, old_at=None)
+    if change.new_token not in heard:
+        change = replace(change, new_token=None, new_at=None)
+    return change
 
 
 def _changed_hands(leases: Iterable[LeaseChange]) -> Iterable[LeaseChange]:

@@ -17,7 +17,7 @@ import asyncpg
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
 from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Outcome, Retry
 from faststream_outbox.queue.asking import Asking
 from faststream_outbox.queue.claim import Claim
@@ -80,7 +80,7 @@ class Player:
         metadata = MetaData()
         table = make_outbox_table(metadata)
         self._client = OutboxClient(self._engine, table, dlq_table=make_dlq_table(metadata))
-        self._client.events.subscribe(lambda _: say(LOST), told.LeaseLost)
+        self._client.events.subscribe(lambda _: say(LOST), events.LeaseWasLost)
         self.worker = Worker(
             self._engine, table, part.queues, self.handle, client=self._client, name=f"{os.getpid()}", **part.options
         )
@@ -136,7 +136,7 @@ class Player:
 
 
 def set_trap(point: str) -> None:
-    """Hang in every settle, or with the answer of a claim in hand; the handler hangs by itself."""
+    """Hang in every settle, or with the answer of a claim in flight; the handler hangs by itself."""
     if point == "settle":
 
         async def send(settler: Settler, items: Any) -> set[int]:

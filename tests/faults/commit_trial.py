@@ -13,10 +13,9 @@ from typing import Any
 from sqlalchemy import MetaData, event, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from faststream_outbox import ConstantRetry, OutboxBroker
+from faststream_outbox import ConstantRetry, OutboxBroker, events
 from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.events import Events
-from faststream_outbox.events import table as told
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from faststream_outbox.schema.log_tables import make_log_tables
@@ -160,12 +159,12 @@ class Trial:
             return list((await connection.execute(text(question))).all())
 
     async def is_settled(self, *ways: str) -> None:
-        """Wait until nothing could come again: queues empty, nothing aside, cursors behind everything."""
+        """Wait until nothing could come again: queues empty, nothing deferred, cursors behind everything."""
 
         async def nothing_is_left() -> bool:
             questions = (
                 "select 1 from trial_queue",
-                "select 1 from trial_log_aside",
+                "select 1 from trial_log_deferred",
                 "select 1 from trial_log_offsets o, trial_log l where o.position < l.position "
                 "and l.slot between o.lo and o.hi",
             )
@@ -173,7 +172,7 @@ class Trial:
 
         await eventually(nothing_is_left, STANDSTILL)
 
-    def told(self, kind: type[Any]) -> list[Any]:
+    def reported(self, kind: type[Any]) -> list[Any]:
         """Events of one type."""
         return [one for one in self.heard if isinstance(one, kind)]
 
@@ -200,7 +199,7 @@ class Trial:
             client.open_session = watched(client.open_session)  # type: ignore[method-assign]
 
 
-LOST = told.LeaseLost
+LOST = events.LeaseWasLost
 
 
 @asynccontextmanager

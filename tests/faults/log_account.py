@@ -44,14 +44,14 @@ def log_account(versions: Mapping[str, int], done: Sequence[Event], parked: Iter
     """Draw it up from the last committed version of each name, and what was done in the order of doing."""
     committed = {(name, version) for name, last in versions.items() for version in range(1, last + 1)}
     times = Counter(done)
-    aside = set(parked)
+    deferral = set(parked)
     return LogAccount(
         committed=len(committed),
         done=len(times),
-        parked=len(aside),
-        lost=frozenset(committed - set(times) - aside),
-        ghosts=frozenset((set(times) | aside) - committed),
-        twice=frozenset({event for event, count in times.items() if count > 1} | (set(times) & aside)),
+        parked=len(deferral),
+        lost=frozenset(committed - set(times) - deferral),
+        ghosts=frozenset((set(times) | deferral) - committed),
+        twice=frozenset({event for event, count in times.items() if count > 1} | (set(times) & deferral)),
         disordered=tuple(_disordered(done)),
     )
 

@@ -20,12 +20,12 @@ import asyncpg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.errors import LeaseLost
-from faststream_outbox.events import table as told
+from faststream_outbox.events import ConnectionLost, LeaseWasLost, SlotsHeld
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.log.reader import Reader
 from faststream_outbox.outcomes.retry import ConstantRetry
-from faststream_outbox.sql.wire import Wire
 from tests.faults.child import LOST, READY, hang_at, say
 from tests.faults.log_scene import log_tables
 
@@ -80,9 +80,9 @@ class Performer:
         retry = ConstantRetry(delay_seconds=0.05, max_attempts=MOST_ATTEMPTS)
         self.outbox = Outbox(self._engine, tables=log_tables(), retry_strategy=retry, **part.options)
         events = self.outbox.events
-        events.subscribe(lambda _: say(LOST), told.LeaseLost)
-        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, told.ConnectionLost)
-        events.subscribe(lambda held: say(f"slots {held.slots}"), told.SlotsHeld)
+        events.subscribe(lambda _: say(LOST), LeaseWasLost)
+        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, ConnectionLost)
+        events.subscribe(lambda held: say(f"slots {held.slots}"), SlotsHeld)
 
     async def read(self, ended: asyncio.Event) -> None:
         """Read the group until `ended` is set."""
@@ -102,7 +102,9 @@ class Performer:
         """Make ticks, mostly waiting for the tick of another and sometimes not, until `ended` is set."""
         say(READY)
         while not ended.is_set():
-            await self.outbox.client.sequencer.tick(wait=self._chance.random() < 0.9)
+            await self.outbox.client.sequencer.tick(
+                wait=self._chance.random() < 0.9, owners=self._chance.random() < 0.3
+            )
 
     async def _plainly(self, message: OutboxMessage) -> None:
         name, version = message.payload["name"], message.payload["version"]
@@ -146,12 +148,12 @@ def set_trap(point: str) -> None:
 
         Reader.settle_within = settle_and_hang  # type: ignore[method-assign, assignment]
     elif point == "tick":
-        run_each = Wire._run_each
+        run_each = DedicatedConnection._run_each
 
-        async def run_and_freeze(wire: Wire, steps: Any, *args: Any) -> Any:
-            return await run_each(wire, _frozen_after_the_first(steps), *args)
+        async def run_and_freeze(connection: DedicatedConnection, steps: Any, *args: Any) -> Any:
+            return await run_each(connection, _frozen_after_the_first(steps), *args)
 
-        Wire._run_each = run_and_freeze  # type: ignore[method-assign, assignment]
+        DedicatedConnection._run_each = run_and_freeze  # type: ignore[method-assign, assignment]
 
 
 def _frozen_after_the_first(steps: Iterable[Any]) -> Any:

@@ -110,11 +110,11 @@ class LogScene:
             return connection.execute("select name, version from handled order by seq").fetchall()
 
     def parked(self, group: str) -> set[Event]:
-        """What a group has set aside for good."""
+        """What a group has deferred for good."""
         return {
             (payload["name"], payload["version"])
             for (payload,) in self.ask(
-                f"select l.payload from {LOG}_aside a join {LOG} l using (position)"
+                f"select l.payload from {LOG}_deferred a join {LOG} l using (position)"
                 f" where a.state = 'parked' and a.consumer_group = '{group}'"
             )
         }
@@ -132,8 +132,10 @@ class LogScene:
         left = self.left(group, plain=plain)
         while left:
             spans = self.ask(f"select lo, hi, tick, position, epoch, owner, until - clock_timestamp() from {OFFSETS}")
-            aside = self.ask(f"select state, count(*), min(due - clock_timestamp()) from {LOG}_aside group by state")
-            message = f"the group gets on with {left} messages; its spans are {spans}, set aside are {aside}"
+            deferral = self.ask(
+                f"select state, count(*), min(due - clock_timestamp()) from {LOG}_deferred group by state"
+            )
+            message = f"the group gets on with {left} messages; its spans are {spans}, deferred are {deferral}"
             less = lambda before=left: self.left(group, plain=plain) < before  # noqa: E731
             await eventually(less, STANDSTILL, message)
             left = self.left(group, plain=plain)

@@ -87,6 +87,18 @@ class WorkerProcess:
             return await self._process.wait()
 
 
+class RelayProcess(WorkerProcess):
+    """A child that runs `tests.relay.child`."""
+
+    program = "tests.relay.child"
+
+
+class ConsumerProcess(WorkerProcess):
+    """A child that runs `tests.faults.inbox_child`."""
+
+    program = "tests.faults.inbox_child"
+
+
 P = TypeVar("P", bound=WorkerProcess)
 
 

@@ -6,15 +6,17 @@ about what must be handled. A trigger keeps every change of a lease, renewals an
 another server, so that what ran is known although the worker or the outbox's server was killed.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, LiteralString, cast
+from uuid import UUID
 
 import psycopg
 from psycopg.rows import class_row
 from sqlalchemy import MetaData, create_engine
 
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
-from tests.faults.account import Account, LeaseChange, Run, account
+from tests.faults.account import Account, LeaseChange, Run, account, held
 from tests.faults.child import EFFECTS
 from tests.waiting import eventually
 
@@ -105,8 +107,8 @@ class Scene:
                 " from handled order by seq"
             ).fetchall()
 
-    def account(self) -> Account:
-        """What became of everything that was committed."""
+    def account(self, heard: Set[UUID] | None = None) -> Account:
+        """What became of everything that was committed; of all leases, or of the claims whose answer was `heard`."""
         with psycopg.connect(self.world, row_factory=class_row(LeaseChange)) as connection:
             leases = connection.execute(
                 "select id, key, old_token, old_at, new_token, new_at, at from leases order by seq"
@@ -118,7 +120,7 @@ class Scene:
             effects=dict(self.ask("select message_id, times from effects")),
             with_effects={row[0] for row in self.ask(f"select message_id from orders where queue = '{EFFECTS}'")},
             runs=self.runs(),
-            leases=leases,
+            leases=leases if heard is None else [held(change, heard) for change in leases],
             lease_seconds=self.lease_seconds,
         )
 

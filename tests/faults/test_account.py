@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.cases import each
-from tests.faults.account import Account, LeaseChange, Run, account
+from tests.faults.account import Account, LeaseChange, Run, account, held
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = UUID(int=1), UUID(int=2)
@@ -93,3 +93,10 @@ def test_wrong_is_seen(wrong: str, given: dict[str, Any]) -> None:
 )
 def test_lease_that_changes_rightly_is_no_wrong(leases: list[LeaseChange]) -> None:
     assert not drawn_up(leases=leases).wrongs()
+
+
+def test_lease_that_nobody_heard_of_is_nobodys() -> None:
+    leases = [change(1, None, (ONE, 0)), change(1, (ONE, 0), (TWO, 1)), change(1, (TWO, 1), None)]
+    assert set(drawn_up(leases=leases).wrongs()) == {"stolen"}
+    assert not drawn_up(leases=[held(one, {TWO}) for one in leases]).wrongs()
+    assert set(drawn_up(leases=[held(one, {ONE, TWO}) for one in leases]).wrongs()) == {"stolen"}

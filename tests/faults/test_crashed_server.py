@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox import events
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.events import table as told
 from faststream_outbox.outcomes.outcome import DONE, Outcome
 from faststream_outbox.publish import publish
 from faststream_outbox.queue.claim import Claim
@@ -90,7 +90,7 @@ async def handler() -> Handler:
 
 @pytest.fixture
 async def client(engine: AsyncEngine, handler: Handler) -> AsyncIterator[OutboxClient]:
-    """A worker with a message in hand, under the lease of a minute."""
+    """A worker with a message in flight, under the lease of a minute."""
     metadata = MetaData()
     table = make_outbox_table(metadata)
     client = OutboxClient(engine, table, dlq_table=make_dlq_table(metadata))
@@ -106,10 +106,10 @@ async def client(engine: AsyncEngine, handler: Handler) -> AsyncIterator[OutboxC
 async def test_message_that_ended_while_the_server_was_down_is_settled_without_a_second_run(
     private_server: PostgresServer, scene: Scene, client: OutboxClient, handler: Handler
 ) -> None:
-    handled: asyncio.Queue[told.Handled] = asyncio.Queue()
+    handled: asyncio.Queue[events.Handled] = asyncio.Queue()
     failed = asyncio.Event()
-    client.events.subscribe(handled.put_nowait, told.Handled)
-    client.events.subscribe(lambda lost: failed.set() if lost.role == "settle" else None, told.ConnectionLost)
+    client.events.subscribe(handled.put_nowait, events.Handled)
+    client.events.subscribe(lambda lost: failed.set() if lost.role == "settle" else None, events.ConnectionLost)
     await asyncio.to_thread(private_server.crash)
     handler.may_end.set()
     await failed.wait()
@@ -122,8 +122,8 @@ async def test_message_that_ended_while_the_server_was_down_is_settled_without_a
 async def test_settle_that_the_crash_interrupted_is_written_without_a_second_run(
     private_server: PostgresServer, scene: Scene, engine: AsyncEngine, client: OutboxClient, handler: Handler
 ) -> None:
-    handled: asyncio.Queue[told.Handled] = asyncio.Queue()
-    client.events.subscribe(handled.put_nowait, told.Handled)
+    handled: asyncio.Queue[events.Handled] = asyncio.Queue()
+    client.events.subscribe(handled.put_nowait, events.Handled)
     async with engine.connect() as holder:
         await holder.execute(text("select from outbox for update"))
         handler.may_end.set()

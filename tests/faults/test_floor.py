@@ -18,7 +18,7 @@ from faststream_outbox.envelope import Envelope
 from faststream_outbox.outcomes.outcome import Outcome
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Worker
-from faststream_outbox.queue.lane import GRACE
+from faststream_outbox.queue.planning.lanes import GRACE
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 
 pytestmark = pytest.mark.faults

@@ -1,15 +1,14 @@
 """The other broker is killed, and then the worker that could not forward to it: everything arrives all the same."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.broker.forwarding.nats_server import NatsServer
 from tests.faults.forwarding_child import QUEUE, STREAM, Route
 from tests.faults.processes import Troupe, WorkerProcess, troupe
 from tests.faults.scene import Scene
+from tests.servers.nats_server import NatsServer
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -27,14 +26,6 @@ class ForwardingProcess(WorkerProcess):
 async def forwarders() -> AsyncIterator[Troupe[ForwardingProcess]]:
     async with troupe(ForwardingProcess) as children:
         yield children
-
-
-@pytest.fixture
-async def nats_server(tmp_path: Path) -> AsyncIterator[NatsServer]:
-    server = NatsServer(tmp_path)
-    await server.start()
-    yield server
-    server.kill()
 
 
 def publish(world: str, numbers: range) -> None:

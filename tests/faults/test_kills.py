@@ -3,29 +3,20 @@
 It does so when the lease has run out, and not before.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.faults.business import Business, Habit
 from tests.faults.child import PLAIN, Part
+from tests.faults.conftest import LEASE_SECONDS
 from tests.faults.processes import Troupe
 from tests.faults.scene import Scene
 
 pytestmark = pytest.mark.faults
 
-LEASE_SECONDS = 2.0
 SLACK = 10.0
 """Seconds to look from the beginning and to claim, on a machine that is very busy."""
-
-
-@pytest.fixture
-def scene(record: str) -> Iterator[Scene]:
-    scene = Scene(record, record, LEASE_SECONDS)
-    scene.set_up()
-    yield scene
-    scene.tear_down()
 
 
 def part(scene: Scene, seed: int, hang: str | None = None) -> Part:
@@ -44,20 +35,8 @@ async def killed(children: Troupe, scene: Scene, seed: int, hang: str) -> dateti
     return at
 
 
-@pytest.mark.parametrize(("hang", "keys"), [("handler", 0), ("settle", 3)])
+@pytest.mark.parametrize(("hang", "keys"), [("handler", 0), ("settle", 3), ("claim", 0), ("claim_keys", 3)])
 async def test_nothing_is_lost_and_no_lease_stolen_when_a_worker_is_killed(
-    scene: Scene, business: Business, children: Troupe, seed: int, hang: str, keys: int
-) -> None:
-    await business.publish(Habit(PLAIN, keys, longest=0.0), transactions=20)
-    await killed(children, scene, seed, hang)
-    account = scene.account()
-    print(account)
-    assert account.taken_over > 0
-    assert not account.wrongs()
-
-
-@pytest.mark.parametrize(("hang", "keys"), [("claim", 0), ("claim_keys", 3)])
-async def test_nothing_is_lost_when_a_worker_is_killed_with_a_claim_that_it_never_saw(
     scene: Scene, business: Business, children: Troupe, seed: int, hang: str, keys: int
 ) -> None:
     await business.publish(Habit(PLAIN, keys, longest=0.0), transactions=20)

@@ -1,4 +1,4 @@
-"""Messages that appear below the one in hand, of the same key, wait for it.
+"""Messages that appear below the one in flight, of the same key, wait for it.
 
 Ids are drawn before commits, and scheduled messages fall due later than they are published: so lower ids of
 a key may appear while a higher one runs.
@@ -7,12 +7,12 @@ a key may appear while a higher one runs.
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, LiteralString, cast
 from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import MetaData, Table
+from sqlalchemy import MetaData, Table, func
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.envelope import Envelope
@@ -54,9 +54,9 @@ def put(connection: psycopg.Connection[Any]) -> int:
 
 def claim(connection: psycopg.Connection[Any], table: Table, next_id: int | None = None) -> list[int | None]:
     """A claim of the key as a worker sends it, in a transaction that stays open; None is a key in dispute."""
-    statement = statements("claim", Names.of(table))["claim_keys"]
+    statement = statements("keys", Names.of(table))["claim_keys"]
     key = {"queues": [PLAIN], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False], "nexts": [next_id]}
-    values = key | {"token": uuid4(), "unheard": []}
+    values = key | {"floors": [None], "server": None, "token": uuid4(), "unheard": []}
     return [row[0] for row in connection.execute(statement.pyformat, values).fetchall()]
 
 
@@ -70,6 +70,51 @@ def test_two_claims_at_the_same_moment_do_not_take_one_message_each(
     assert claim(first, table) == [higher]
     publisher.commit()
     assert claim(second, table) == [None]
+
+
+def overtaken(connection: psycopg.Connection[Any], table: Table, first: int) -> bool:
+    """Whether a process that was given this message has to give way."""
+    statement = statements("keys", Names.of(table))["overtaken"]
+    values = {"queues": [PLAIN], "keys": ["k"], "firsts": [first]}
+    return bool(connection.execute(statement.pyformat, values).fetchall())
+
+
+APPEAR = {
+    "published": ("select 1", "select 1"),
+    "timers": ("update outbox set next_attempt_at = 'infinity'", "update outbox set next_attempt_at = now()"),
+    "replayed": ("update outbox set created_at = now() - interval '1 h'", "select 1"),
+}
+"""What makes messages of a kind, and what makes them due, of those with lower ids."""
+
+
+@pytest.mark.parametrize("order", ["1122", "2211", "1212"], ids=["first", "second", "both before they ask"])
+@pytest.mark.parametrize("kind", APPEAR)
+def test_of_two_claims_that_do_not_see_each_other_the_higher_one_gives_way(
+    connections: list[psycopg.Connection[Any]], table: Table, kind: str, order: str
+) -> None:
+    """Several lower ids appear between two claims of the same moment. Each commits, and then asks."""
+    publisher, first, second = connections
+    lower = [put(publisher) for _ in range(LATE)]
+    make, due = APPEAR[kind]
+    publisher.execute(cast("LiteralString", make))
+    if kind == "timers":
+        publisher.commit()
+    higher = put(first)
+    first.commit()
+    assert claim(first, table) == [higher]
+    publisher.execute(cast("LiteralString", f"{due} where id < {higher}" if kind == "timers" else due))
+    publisher.commit()
+    # Here both have one: neither sees the other's lease.
+    assert claim(second, table) == lower[:1]
+    answers: dict[int, bool] = {}
+    has_ended: set[str] = set()
+    for who in order:
+        connection, mine = (first, higher) if who == "1" else (second, lower[0])
+        if who in has_ended:
+            answers[mine] = overtaken(connection, table, mine)
+        connection.commit()
+        has_ended.add(who)
+    assert answers == {higher: True, lower[0]: False}
 
 
 class Handler:
@@ -95,12 +140,14 @@ async def test_messages_that_fall_due_below_the_one_in_hand_wait_for_it(
     handler = Handler()
     workers = [Worker(engine, table, PLAIN, handler, client=one, min_fetch_interval=0.2) for one in (client, rival)]
     async with engine.begin() as connection:
-        soon = timedelta(seconds=0.5)
-        later = [Envelope(queue=PLAIN, body=b"later", key="k", activate_in=soon) for _ in range(LATE)]
+        hour = timedelta(hours=1)
+        later = [Envelope(queue=PLAIN, body=b"later", key="k", activate_in=hour) for _ in range(LATE)]
         await publish(connection, table, *later, Envelope(queue=PLAIN, body=b"first", key="k"))
     await workers[0].start()
     await handler.began.wait()
     await workers[1].start()
+    async with engine.begin() as connection:
+        await connection.execute(table.update().where(table.c.payload == b"later").values(next_attempt_at=func.now()))
     due = "select bool_and(next_attempt_at < now() - interval '1 second') from outbox where acquired_token is null"
     await eventually(lambda: scene.ask(due)[0][0], message="the others are due, and both workers have looked")
     seen = list(handler.seen)

@@ -5,7 +5,7 @@ nothing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,9 +13,8 @@ import pytest
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
-from tests.faults.log_processes import LogProcess, LogTroupe
+from tests.faults.log_processes import LogTroupe
 from tests.faults.log_scene import LogScene
-from tests.faults.processes import troupe
 
 pytestmark = pytest.mark.faults
 
@@ -32,24 +31,11 @@ def log_scene(private_server: PostgresServer, record: str) -> Iterator[LogScene]
         yield scene
 
 
-@pytest.fixture
-async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
-    business = LogBusiness(log_scene, seed)
-    yield business
-    await business.close()
-
-
-@pytest.fixture
-async def members() -> AsyncIterator[LogTroupe]:
-    async with troupe(LogProcess) as children:
-        yield children
-
-
 @pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "plain"])
 async def test_group_recovers_from_crashes_of_the_server(
     private_server: PostgresServer,
     log_scene: LogScene,
-    business: LogBusiness,
+    log_business: LogBusiness,
     members: LogTroupe,
     seed: int,
     transactional: bool,
@@ -57,7 +43,7 @@ async def test_group_recovers_from_crashes_of_the_server(
     options = {"lease_ttl_seconds": 2.0, "batch_size": 20}
     part = LogPart(log_scene.world, log_scene.record, seed, GROUP, transactional, longest=0.01, options=options)
     await members.start(*[replace(part, driver=driver) for driver in ("asyncpg", "psycopg")])
-    load = asyncio.create_task(business.publish_with(PUBLISHERS, MANNER, 6.0))
+    load = asyncio.create_task(log_business.publish_with(PUBLISHERS, MANNER, 6.0))
     for _ in range(CRASHES):
         await asyncio.sleep(2.0)
         await asyncio.to_thread(private_server.crash)
@@ -65,8 +51,8 @@ async def test_group_recovers_from_crashes_of_the_server(
     await load
     await log_scene.is_finished(GROUP, plain=not transactional)
     account = log_scene.account(GROUP, log_scene.effects() if transactional else log_scene.handled())
-    print(account, f"{business.refused} transactions refused", sep="; ")
+    print(account, f"{log_business.refused} transactions refused", sep="; ")
     assert len(members.alive) == 2
-    assert business.refused > 0
+    assert log_business.refused > 0
     assert account.parked == 0
     assert account.wrongs().keys() <= (set() if transactional else {"twice"})

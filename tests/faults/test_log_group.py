@@ -6,7 +6,6 @@ handlers without the transaction may repeat, and lose nothing. No cursor ever mo
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from itertools import cycle
 
@@ -17,7 +16,6 @@ from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import EXITED, LogPart
 from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import LogScene
-from tests.faults.processes import troupe
 
 pytestmark = pytest.mark.faults
 
@@ -26,25 +24,6 @@ LEASE_SECONDS = 1.5
 OPTIONS = {"lease_ttl_seconds": LEASE_SECONDS, "batch_size": 20}
 MANNER = Manner(names=40, most=3, held=0.05, longest=0.2, pause=0.1)
 PUBLISHERS = 3
-
-
-@pytest.fixture
-def log_scene(record: str) -> Iterator[LogScene]:
-    with LogScene.standing(record, record) as scene:
-        yield scene
-
-
-@pytest.fixture
-async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
-    business = LogBusiness(log_scene, seed)
-    yield business
-    await business.close()
-
-
-@pytest.fixture
-async def members() -> AsyncIterator[LogTroupe]:
-    async with troupe(LogProcess) as children:
-        yield children
 
 
 @pytest.fixture
@@ -94,13 +73,13 @@ class Fate:
 
 
 async def chaos(
-    scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, seed: int, *, rounds: int
+    scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, seed: int, *, rounds: int
 ) -> LogAccount:
     """Publish while the members suffer, let them finish, and draw up the account."""
     fate = Fate(members, replace(part, failures=0.03, poison=0.02), seed)
-    load = asyncio.create_task(business.publish_with(PUBLISHERS, MANNER, seconds=float("inf")))
+    load = asyncio.create_task(log_business.publish_with(PUBLISHERS, MANNER, seconds=float("inf")))
     await fate.rage(rounds)
-    business.is_closing = True
+    log_business.is_closing = True
     await load
     await scene.is_finished(GROUP, plain=not part.transactional)
     account = scene.account(GROUP, scene.effects() if part.transactional else scene.handled())
@@ -112,17 +91,17 @@ async def chaos(
 
 
 async def test_effects_and_parked_are_what_was_published_while_members_come_go_die_and_freeze(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
 ) -> None:
     part = replace(part, transactional=True)
-    account = await chaos(log_scene, business, members, part, seed, rounds=2)
+    account = await chaos(log_scene, log_business, members, part, seed, rounds=2)
     assert not account.wrongs()
 
 
 async def test_handlers_without_the_transaction_lose_nothing_while_members_come_go_die_and_freeze(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
 ) -> None:
-    account = await chaos(log_scene, business, members, part, seed, rounds=2)
+    account = await chaos(log_scene, log_business, members, part, seed, rounds=2)
     assert account.wrongs().keys() <= {"twice"}
 
 
@@ -130,8 +109,8 @@ async def test_handlers_without_the_transaction_lose_nothing_while_members_come_
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "plain"])
 async def test_account_of_minutes_of_it(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, seed: int, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, seed: int, transactional: bool
 ) -> None:
     part = replace(part, transactional=transactional)
-    account = await chaos(log_scene, business, members, part, seed, rounds=50)
+    account = await chaos(log_scene, log_business, members, part, seed, rounds=50)
     assert account.wrongs().keys() <= (set() if transactional else {"twice"})

@@ -5,7 +5,7 @@ same, and no cursor moves backwards. If the connection died before it, no messag
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -29,12 +29,6 @@ MOST_ATTEMPTS = 2
 DEATHS = 2 * MOST_ATTEMPTS + 1
 """Enough to park a message, if only every other one counted."""
 ONE_BY_ONE = Manner(rollbacks=0.0, held=0.0)
-
-
-@pytest.fixture
-def log_scene(record: str) -> Iterator[LogScene]:
-    with LogScene.standing(record, record) as scene:
-        yield scene
 
 
 @pytest.fixture

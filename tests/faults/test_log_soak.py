@@ -4,7 +4,7 @@ Afterwards every committed position is in exactly one tick, nothing else is, no 
 committed earlier comes earlier.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import URL
@@ -29,20 +29,6 @@ _TICKED = (
 
 
 @pytest.fixture
-def log_scene(record: str) -> Iterator[LogScene]:
-    with LogScene.standing(record, record) as scene:
-        scene.ask(f"insert into {LOG}_head (one, drawn) values (true, 0) returning one")
-        yield scene
-
-
-@pytest.fixture
-async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
-    business = LogBusiness(log_scene, seed)
-    yield business
-    await business.close()
-
-
-@pytest.fixture
 async def sequencers(log_scene: LogScene, seed: int) -> AsyncIterator[LogTroupe]:
     async with troupe(LogProcess) as children:
         await children.start(*[LogPart(log_scene.world, log_scene.record, seed + n) for n in range(SEQUENCERS)])
@@ -50,28 +36,34 @@ async def sequencers(log_scene: LogScene, seed: int) -> AsyncIterator[LogTroupe]
 
 
 async def soak(
-    database_url: URL, scene: LogScene, business: LogBusiness, sequencers: LogTroupe, *, foreign: float, after: float
+    database_url: URL,
+    scene: LogScene,
+    log_business: LogBusiness,
+    sequencers: LogTroupe,
+    *,
+    foreign: float,
+    after: float,
 ) -> None:
     """Write for so long under a foreign transaction and for so long after it, let the sequencers finish, and check."""
     with idle_writer(database_url):
-        await business.publish_with(WRITERS, MANNER, foreign)
+        await log_business.publish_with(WRITERS, MANNER, foreign)
         held = scene.ask(f"select count(*) from {LOG}_gaps")[0][0]
-    await business.publish_with(WRITERS, MANNER, after)
+    await log_business.publish_with(WRITERS, MANNER, after)
     # Other tests' transactions in the same cluster put off the forgetting of gaps, by as long as they take.
     await eventually(lambda: not scene.ask(f"select * from {LOG}_gaps"), 60.0, "every gap is filled or forgotten")
-    committed = {position for positions in business.positions for position in positions}
+    committed = {position for positions in log_business.positions for position in positions}
     ticked = scene.ask(_TICKED)
     place = {position: (tick, position) for tick, position in ticked}
     rows, numbers = scene.ask(f"select (select count(*) from {LOG}), last_value from {LOG}_head_drawn_seq")[0]
     ticks = scene.ask(f"select count(*), min(tick), max(tick) from {LOG}_ticks")[0]
     print(f"{rows} rows of {numbers} numbers in {ticks[0]} ticks; {held} gaps when the foreign transaction ended")
     assert len(sequencers.alive) == SEQUENCERS
-    assert held > 0
+    assert numbers > rows, "nothing was rolled back"
     assert committed == set(scene_positions(scene))
     assert len(ticked) == len(place), "a position is in two ticks"
     assert set(place) == committed
     assert ticks == (ticks[0], 1, ticks[0])
-    for positions in business.positions:
+    for positions in log_business.positions:
         assert [place[position] for position in positions] == sorted(place[position] for position in positions)
 
 
@@ -81,14 +73,14 @@ def scene_positions(scene: LogScene) -> list[int]:
 
 
 async def test_every_position_is_in_exactly_one_tick_and_no_gap_is_left(
-    database_url: URL, log_scene: LogScene, business: LogBusiness, sequencers: LogTroupe
+    database_url: URL, log_scene: LogScene, log_business: LogBusiness, sequencers: LogTroupe
 ) -> None:
-    await soak(database_url, log_scene, business, sequencers, foreign=3.0, after=2.0)
+    await soak(database_url, log_scene, log_business, sequencers, foreign=3.0, after=2.0)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_every_position_is_in_exactly_one_tick_after_minutes_of_it(
-    database_url: URL, log_scene: LogScene, business: LogBusiness, sequencers: LogTroupe
+    database_url: URL, log_scene: LogScene, log_business: LogBusiness, sequencers: LogTroupe
 ) -> None:
-    await soak(database_url, log_scene, business, sequencers, foreign=15.0, after=105.0)
+    await soak(database_url, log_scene, log_business, sequencers, foreign=15.0, after=105.0)

@@ -6,7 +6,7 @@ side by side: plain, transactional, and for comparison one that follows the rule
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
@@ -29,19 +29,6 @@ SOON = 20.0
 """Seconds from a commit to its handler at most: thousands of times what it takes, for a machine that is very busy."""
 
 
-@pytest.fixture
-def log_scene(record: str) -> Iterator[LogScene]:
-    with LogScene.standing(record, record) as scene:
-        yield scene
-
-
-@pytest.fixture
-async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
-    business = LogBusiness(log_scene, seed)
-    yield business
-    await business.close()
-
-
 class Watch:
     """What one reader was given, in which order and when."""
 
@@ -56,15 +43,15 @@ class Watch:
         self.at.setdefault(event, perf_counter())
         return event
 
-    def latencies(self, business: LogBusiness, *, held: bool) -> list[float]:
+    def latencies(self, log_business: LogBusiness, *, held: bool) -> list[float]:
         """Seconds from COMMIT to the handler, of transactions that were held open or of those that were not."""
-        commits = business.commits
+        commits = log_business.commits
         return [at - commits[event].at for event, at in self.at.items() if commits[event].held == held]
 
-    def report(self, business: LogBusiness) -> str:
+    def report(self, log_business: LogBusiness) -> str:
         parts = [self.name]
         for held in (False, True):
-            seconds = self.latencies(business, held=held)
+            seconds = self.latencies(log_business, held=held)
             kind = "held" if held else "not held"
             times = f"p50 {percentile(seconds, 50) * 1000:.1f} ms, max {max(seconds) * 1000:.1f} ms"
             parts.append(f"{len(seconds)} of transactions {kind}: {times}")
@@ -126,13 +113,13 @@ async def reading_by_xid(world: str, watch: Watch) -> AsyncIterator[None]:
 
 
 async def stress(
-    engine: AsyncEngine, database_url: URL, scene: LogScene, business: LogBusiness, *, seconds: float
+    engine: AsyncEngine, database_url: URL, scene: LogScene, log_business: LogBusiness, *, seconds: float
 ) -> tuple[Watch, Watch]:
     """Let writers write and readers read for so long, and all readers finish; gives the plain and transactional one."""
     plain, transactional, by_xid = (Watch(name) for name in ("plain", "transactional", "by transaction id"))
 
     def is_read(*watches: Watch) -> bool:
-        return all(len(watch.at) >= len(business.commits) for watch in watches)
+        return all(len(watch.at) >= len(log_business.commits) for watch in watches)
 
     async with (
         reading(engine, plain, transactional=False),
@@ -140,22 +127,24 @@ async def stress(
         reading_by_xid(scene.world, by_xid),
     ):
         with idle_writer(database_url):
-            await business.publish_with(WRITERS, Manner(), seconds)
+            await log_business.publish_with(WRITERS, Manner(), seconds)
             await eventually(lambda: is_read(plain, transactional), message="both readers have read everything")
-            stalled = len(business.commits) - len(by_xid.at)
+            stalled = len(log_business.commits) - len(by_xid.at)
         await eventually(lambda: is_read(by_xid), message="the reader by transaction id has read everything")
     other = log_account(scene.versions(), by_xid.seen)
-    print(f"by transaction id: {stalled} of {len(business.commits)} not read while the foreign transaction was open")
-    print(by_xid.report(business), f"order broken {len(other.disordered)}", sep="; ")
+    print(
+        f"by transaction id: {stalled} of {len(log_business.commits)} not read while the foreign transaction was open"
+    )
+    print(by_xid.report(log_business), f"order broken {len(other.disordered)}", sep="; ")
     return plain, transactional
 
 
-def check(scene: LogScene, business: LogBusiness, plain: Watch, transactional: Watch, record: Any) -> None:
+def check(scene: LogScene, log_business: LogBusiness, plain: Watch, transactional: Watch, record: Any) -> None:
     versions = scene.versions()
     for watch, done in ((plain, plain.seen), (transactional, scene.effects())):
         account = log_account(versions, done)
-        print(watch.report(business), account, sep="; ")
-        seconds = watch.latencies(business, held=False)
+        print(watch.report(log_business), account, sep="; ")
+        seconds = watch.latencies(log_business, held=False)
         record(f"{watch.name}_latency_p50_ms", round(percentile(seconds, 50) * 1000, 1))
         record(f"{watch.name}_latency_max_ms", round(max(seconds) * 1000, 1))
         assert not account.wrongs(), watch.name
@@ -167,11 +156,11 @@ async def test_nothing_is_lost_twice_late_or_out_of_order_under_long_and_foreign
     engine: AsyncEngine,
     database_url: URL,
     log_scene: LogScene,
-    business: LogBusiness,
+    log_business: LogBusiness,
     record_property: Any,
 ) -> None:
-    watches = await stress(engine, database_url, log_scene, business, seconds=6.0)
-    check(log_scene, business, *watches, record_property)
+    watches = await stress(engine, database_url, log_scene, log_business, seconds=6.0)
+    check(log_scene, log_business, *watches, record_property)
 
 
 @pytest.mark.soak
@@ -180,8 +169,8 @@ async def test_nothing_is_lost_twice_late_or_out_of_order_in_three_minutes_of_it
     engine: AsyncEngine,
     database_url: URL,
     log_scene: LogScene,
-    business: LogBusiness,
+    log_business: LogBusiness,
     record_property: Any,
 ) -> None:
-    watches = await stress(engine, database_url, log_scene, business, seconds=180.0)
-    check(log_scene, business, *watches, record_property)
+    watches = await stress(engine, database_url, log_scene, log_business, seconds=180.0)
+    check(log_scene, log_business, *watches, record_property)

@@ -5,7 +5,6 @@ what they hold; and nobody's slots wait for the transaction of somebody else.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -17,7 +16,6 @@ from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
 from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import OFFSETS, LogScene
-from tests.faults.processes import troupe
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -30,25 +28,6 @@ NAMES = 40
 ONCE_EACH = Manner(names=NAMES, rollbacks=0.0, held=0.0, shortest=0.0)
 
 MODES = pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "plain"])
-
-
-@pytest.fixture
-def log_scene(record: str) -> Iterator[LogScene]:
-    with LogScene.standing(record, record) as scene:
-        yield scene
-
-
-@pytest.fixture
-async def business(log_scene: LogScene, seed: int) -> AsyncIterator[LogBusiness]:
-    business = LogBusiness(log_scene, seed)
-    yield business
-    await business.close()
-
-
-@pytest.fixture
-async def members() -> AsyncIterator[LogTroupe]:
-    async with troupe(LogProcess) as children:
-        yield children
 
 
 @pytest.fixture
@@ -72,15 +51,15 @@ async def two(members: LogTroupe, first: LogPart, second: LogPart) -> tuple[LogP
 
 @MODES
 async def test_slots_of_a_killed_member_are_read_by_another_within_its_lease(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
 ) -> None:
     part = replace(part, transactional=transactional, poll_interval=3600.0)
     one, _ = await two(members, part, part)
-    await business.publish(ONCE_EACH, transactions=NAMES)
+    await log_business.publish(ONCE_EACH, transactions=NAMES)
     await eventually(lambda: not log_scene.left(GROUP, plain=not transactional), message="both members read")
     await one.kill()
     killed = perf_counter()
-    await business.publish(ONCE_EACH, transactions=NAMES, name=1)
+    await log_business.publish(ONCE_EACH, transactions=NAMES, name=1)
     await log_scene.is_finished(GROUP, plain=not transactional)
     seconds = perf_counter() - killed
     assert seconds < LEASE_SECONDS + SLACK
@@ -88,11 +67,11 @@ async def test_slots_of_a_killed_member_are_read_by_another_within_its_lease(
 
 @MODES
 async def test_message_of_a_member_that_is_killed_in_its_handler_runs_again(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
 ) -> None:
     part = replace(part, transactional=transactional)
     (one,) = await members.start(replace(part, hang="handler"))
-    await business.publish(ONCE_EACH, transactions=NAMES)
+    await log_business.publish(ONCE_EACH, transactions=NAMES)
     await one.reaches("handler")
     await members.start(part)
     await one.kill()
@@ -102,11 +81,11 @@ async def test_message_of_a_member_that_is_killed_in_its_handler_runs_again(
 
 @MODES
 async def test_member_that_was_frozen_beyond_its_lease_writes_nothing(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
 ) -> None:
     part = replace(part, transactional=transactional)
     (frozen,) = await members.start(replace(part, shortest=0.5, longest=0.5))
-    await business.publish(ONCE_EACH, transactions=NAMES)
+    await log_business.publish(ONCE_EACH, transactions=NAMES)
     await frozen.reaches("handler")
     frozen.freeze()
     (heir,) = await members.start(part)
@@ -123,38 +102,38 @@ async def test_member_that_was_frozen_beyond_its_lease_writes_nothing(
 
 @MODES
 async def test_handler_that_takes_longer_than_its_lease_keeps_it(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
 ) -> None:
     slow = 2 * LEASE_SECONDS
     part = replace(part, transactional=transactional, shortest=slow, longest=slow)
     await two(members, part, part)
-    await business.publish(ONCE_EACH, transactions=1)
+    await log_business.publish(ONCE_EACH, transactions=1)
     await log_scene.is_finished(GROUP, plain=not transactional)
     assert len(done(log_scene, part)) == 1
 
 
 async def test_slots_of_others_do_not_wait_for_a_member_that_hangs_with_its_transaction_open(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart
 ) -> None:
     part = replace(part, transactional=True)
     hanging, _ = await two(members, replace(part, hang="commit"), part)
-    await business.publish(ONCE_EACH, transactions=NAMES)
+    await log_business.publish(ONCE_EACH, transactions=NAMES)
     await hanging.reaches("commit")
     hanging.freeze()
     expired = f"select count(*) from {OFFSETS} where until < clock_timestamp() - interval '1 second'"
     await eventually(lambda: log_scene.ask(expired)[0][0], message="the lease of the frozen member has run out")
     before = len(log_scene.effects())
-    await business.publish(ONCE_EACH, transactions=NAMES, name=1)
+    await log_business.publish(ONCE_EACH, transactions=NAMES, name=1)
     await eventually(lambda: len(log_scene.effects()) > before, message="the other member reads its own slots")
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_log_goes_on_although_a_member_is_frozen_in_the_middle_of_a_tick(
-    log_scene: LogScene, business: LogBusiness, members: LogTroupe, part: LogPart, driver: str
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, driver: str
 ) -> None:
     (frozen,) = await members.start(replace(part, hang="tick", driver=driver))
-    await business.publish(ONCE_EACH, transactions=1)
+    await log_business.publish(ONCE_EACH, transactions=1)
     await frozen.reaches("tick")
     await members.start(part)
-    await business.publish(ONCE_EACH, transactions=NAMES, name=1)
+    await log_business.publish(ONCE_EACH, transactions=NAMES, name=1)
     await log_scene.is_finished(GROUP, plain=True)

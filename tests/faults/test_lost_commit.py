@@ -47,7 +47,7 @@ async def test_effects_happen_once_although_the_answer_to_their_commit_was_lost(
         await far.is_settled(way)
     assert await far.effects(way) == Counter(range(1, messages + 2))
     assert set(far.runs.values()) == {1}
-    assert far.told(LOST) == []
+    assert far.reported(LOST) == []
 
 
 @pytest.mark.parametrize("way", WAYS)

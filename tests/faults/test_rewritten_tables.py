@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
+from faststream_outbox import events
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.events import table as told
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Dead, Outcome, Selection
@@ -73,7 +73,7 @@ async def test_a_queue_goes_on(driver_engine: AsyncEngine, table: Table, dlq_tab
         f"k{key}": everything for key in range(KEYS)
     }
     assert sorted(seen[None]) == everything
-    assert rig.witness.of(told.LeaseLost, told.MessageSetApart) == []
+    assert rig.witness.of(events.LeaseWasLost, events.MessageSetApart) == []
 
 
 async def test_a_log_goes_on(driver_engine: AsyncEngine) -> None:
@@ -134,13 +134,13 @@ async def test_a_queue_is_carried_into_another_cluster_where_workers_wait(
     clusters: tuple[PostgresServer, PostgresServer], rigs: tuple[Rig, Rig], tmp_path: Path
 ) -> None:
     old, new = rigs
-    in_hand = asyncio.Event()
+    in_flight = asyncio.Event()
     seen: list[tuple[str | None, bytes]] = []
 
     async def hold(claim: Claim) -> Outcome:
         if claim.payload == b"dead":
             return Dead()
-        in_hand.set()
+        in_flight.set()
         await asyncio.Event().wait()
         return DONE
 
@@ -150,13 +150,13 @@ async def test_a_queue_is_carried_into_another_cluster_where_workers_wait(
 
     await old.put("dead", queue="dying")
     await old.work(hold, ["dying"])
-    await old.witness.wait(told.Died)
+    await old.witness.wait(events.Died)
     bodies = [f"{number:02}" for number in range(20)]
     await old.put(*bodies, key="k")
     await old.put(*bodies)
     await old.put("timer", timer_id="t", due_in=1.0)
     await old.work(hold, lease_ttl_seconds=2.0)
-    await in_hand.wait()
+    await in_flight.wait()
     dump(clusters[0], tmp_path / "dump.sql")
     # Workers of the new cluster are there before the tables are, and before their indexes.
     await new.work(handle, ["orders", "dying"], max_workers=4, lease_ttl_seconds=2.0, **POLLING)
@@ -167,4 +167,4 @@ async def test_a_queue_is_carried_into_another_cluster_where_workers_wait(
     assert sorted(body for key, body in seen if key is None) == [*(body.encode() for body in bodies), b"timer"]
     assert (await new.letters.replay(Selection(everything=True))).replayed == 1
     await new.put("after")
-    await new.witness.wait(told.Handled, count=2 * len(bodies) + 3)
+    await new.witness.wait(events.Handled, count=2 * len(bodies) + 3)

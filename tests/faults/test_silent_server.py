@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.faults.proxy import Proxy, Way, proxy_to
 
 pytestmark = pytest.mark.faults
@@ -46,37 +46,36 @@ async def far_engine(request: pytest.FixtureRequest, database_url: URL, proxy: P
 def silence(monkeypatch: pytest.MonkeyPatch, proxy: Proxy) -> list[str]:
     """The statement after whose BEGIN the server falls silent, when one is put in here."""
     asked: list[str] = []
-    prepare, execute = asyncpg.Connection.prepare, psycopg.AsyncConnection.execute
 
-    def listen(query: Any) -> None:
-        if asked and asked[0] in str(query):
-            proxy.way = Way.BLACK_HOLE
+    def heard(ask: Any) -> Any:
+        async def asking(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
+            if asked and asked[0] in str(query):
+                proxy.way = Way.BLACK_HOLE
+            return await ask(connection, query, *args, **options)
 
-    async def prepared(connection: Any, query: str, **options: Any) -> Any:
-        listen(query)
-        return await prepare(connection, query, **options)
+        return asking
 
-    async def executed(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
-        listen(query)
-        return await execute(connection, query, *args, **options)
-
-    monkeypatch.setattr(asyncpg.Connection, "prepare", prepared)
-    monkeypatch.setattr(psycopg.AsyncConnection, "execute", executed)
+    for of, method in (
+        (asyncpg.Connection, "prepare"),
+        (asyncpg.Connection, "fetch"),
+        (psycopg.AsyncConnection, "execute"),
+    ):
+        monkeypatch.setattr(of, method, heard(getattr(of, method)))
     return asked
 
 
 async def test_statement_is_given_up_in_time(far_engine: AsyncEngine, silence: list[str]) -> None:
-    wire = Wire(far_engine, timeout=0.5)
-    await wire.fetch(ONE, {})
+    connection = DedicatedConnection(far_engine, timeout=0.5)
+    await connection.fetch(ONE, {})
     silence.append(ONE.dollar)
     async with asyncio.timeout(30):
         with pytest.raises(TimeoutError):
-            await wire.fetch(ONE, {})
+            await connection.fetch(ONE, {})
 
 
 async def test_connection_that_is_being_made_is_given_up_in_time(far_engine: AsyncEngine, silence: list[str]) -> None:
-    wire = Wire(far_engine, timeout=0.5)
+    connection = DedicatedConnection(far_engine, timeout=0.5)
     silence.append("pg_is_in_recovery")
     async with asyncio.timeout(30):
         with pytest.raises(TimeoutError):
-            await wire.open()
+            await connection.open()

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Done
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.faults.proxy import Proxy, Way, proxy_to
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
@@ -50,7 +50,7 @@ async def test_a_claim_under_way_does_not_hold_it_up(rig: Rig, far_engine: Async
     client = rig.another_client(engine=far_engine, listen=False, watch=False)
     worker = await rig.work(handle, client=client, **POLLING)
     await rig.put("a")
-    await rig.witness.wait(told.Handled)
+    await rig.witness.wait(events.Handled)
     await eventually(lambda: not worker.unsettled)
     proxy.way = Way.DEAF
     swallowed = proxy.swallowed
@@ -58,15 +58,15 @@ async def test_a_claim_under_way_does_not_hold_it_up(rig: Rig, far_engine: Async
     await eventually(lambda: proxy.swallowed > swallowed, timeout=20)
     async with asyncio.timeout(FAR_LESS_THAN_A_STATEMENT_MAY_TAKE):
         await worker.stop(timeout=1.0)
-    assert len(rig.witness.of(told.Started)) == 1
+    assert len(rig.witness.of(events.Started)) == 1
 
 
 async def test_what_the_claim_brings_afterwards_is_given_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch, answered = Wire.fetch, asyncio.Event()
+    fetch, answered = DedicatedConnection.fetch, asyncio.Event()
     asked = asyncio.Event()
 
-    async def late(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
-        rows = await fetch(wire, statement, values)
+    async def late(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
+        rows = await fetch(connection, statement, values)
         if statement.name == "claim" and any(row[0] is not None for row in rows):
             asked.set()
             await answered.wait()
@@ -75,7 +75,7 @@ async def test_what_the_claim_brings_afterwards_is_given_back(rig: Rig, monkeypa
     async def handle(claim: Claim) -> Done:
         return DONE
 
-    monkeypatch.setattr(Wire, "fetch", late)
+    monkeypatch.setattr(DedicatedConnection, "fetch", late)
     worker = await rig.work(handle)
     await rig.work(handle, "mails")
     await rig.put("a")
@@ -84,6 +84,6 @@ async def test_what_the_claim_brings_afterwards_is_given_back(rig: Rig, monkeypa
         await worker.stop(timeout=0.1)
     assert await rig.leased() == 1
     answered.set()
-    await rig.witness.wait(told.Released)
+    await rig.witness.wait(events.Released)
     row = await rig.row()
-    assert (row["deliveries_count"], row["acquired_token"], rig.witness.of(told.Started)) == (0, None, [])
+    assert (row["deliveries_count"], row["acquired_token"], rig.witness.of(events.Started)) == (0, None, [])

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 
+from faststream_outbox import events
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.events import table as told
 from faststream_outbox.outcomes.outcome import DONE, SETTLED, Outcome
 from faststream_outbox.publish import publish
 from faststream_outbox.queue.claim import Claim
@@ -39,7 +39,7 @@ class Stage:
         self.committed = asyncio.Event()
         self.may_return = asyncio.Event()
         self.events: asyncio.Queue[Any] = asyncio.Queue()
-        self.client.events.subscribe(self.events.put_nowait, told.Handled, told.LeaseLost)
+        self.client.events.subscribe(self.events.put_nowait, events.Handled, events.LeaseWasLost)
         options = {"client": self.client, "lease_ttl_seconds": LEASE}
         self.workers = [
             Worker(engine, self.table, EFFECTS, self.handle_slowly, on_lease_lost="cancel", **options),
@@ -85,7 +85,7 @@ async def stage(scene: Scene, engine: AsyncEngine) -> AsyncIterator[Stage]:
 async def test_other_outcomes_are_written_while_a_handler_keeps_its_transaction_open(stage: Stage) -> None:
     # Longer than a lease: several renewals meet the locked row.
     await asyncio.sleep(1.5 * LEASE)
-    assert isinstance(await stage.outcome_of_a_quick_one(), told.Handled)
+    assert isinstance(await stage.outcome_of_a_quick_one(), events.Handled)
 
 
 async def test_message_settled_in_a_long_transaction_is_handled_and_not_lost(stage: Stage) -> None:
@@ -94,7 +94,7 @@ async def test_message_settled_in_a_long_transaction_is_handled_and_not_lost(sta
     stage.may_return.set()
     async with asyncio.timeout(30):
         event = await stage.events.get()
-    assert isinstance(event, told.Handled)
+    assert isinstance(event, events.Handled)
 
 
 async def test_handler_that_goes_on_after_its_commit_has_not_lost_its_lease(stage: Stage) -> None:
@@ -104,7 +104,7 @@ async def test_handler_that_goes_on_after_its_commit_has_not_lost_its_lease(stag
     stage.may_return.set()
     async with asyncio.timeout(30):
         event = await stage.events.get()
-    assert isinstance(event, told.Handled)
+    assert isinstance(event, events.Handled)
 
 
 async def test_nobody_else_gets_a_message_that_is_being_settled(stage: Stage, scene: Scene) -> None:

@@ -26,8 +26,8 @@ def recorded(outbox: Outbox) -> Generator[list[Asked]]:
     """Statements that the log sends on its own connections meanwhile."""
     asked: list[Asked] = []
     with pytest.MonkeyPatch.context() as patch:
-        for wire in (outbox.client.wire, outbox.client._tick_wire):
-            fetch, fetch_each = wire.fetch, wire.fetch_each
+        for connection in (outbox.client.connection, outbox.client._tick_connection):
+            fetch, fetch_each = connection.fetch, connection.fetch_each
 
             async def one(statement: Statement, values: Mapping[str, Any], fetch: Any = fetch) -> Any:
                 asked.append(Asked(statement, dict(values)))
@@ -37,8 +37,8 @@ def recorded(outbox: Outbox) -> Generator[list[Asked]]:
                 asked.extend(Asked(statement, dict(values)) for statement, values in steps)
                 return await fetch_each(steps)
 
-            patch.setattr(wire, "fetch", one)
-            patch.setattr(wire, "fetch_each", each)
+            patch.setattr(connection, "fetch", one)
+            patch.setattr(connection, "fetch_each", each)
         yield asked
 
 

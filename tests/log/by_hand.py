@@ -3,10 +3,11 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from faststream_outbox.log.sequencer import TICK_LIMIT
+from faststream_outbox.log.ordering import sequencer
 from faststream_outbox.sql import Statement, statements
 from tests.log.rig import LogRig
 
@@ -20,6 +21,19 @@ def statement(rig: LogRig, name: str = "tick", **changes: str) -> Statement:
             assert part in text, f"the statement has changed: {part}"
             text = text.replace(part, changes[key.replace("part", "by")])
     return replace(found, dollar=text)
+
+
+async def values(rig: LogRig) -> dict[str, Any]:
+    """What the sequencer gives to the statement."""
+    place = await rig.outbox.client.sequencer._where()
+    return {
+        "limit": sequencer.TICK_LIMIT,
+        "islands": sequencer.ISLAND_LIMIT,
+        "ranges": sequencer.RANGE_LIMIT,
+        "sweep": sequencer.SWEEP_LIMIT,
+        "channel": "nobody",
+        "place": place,
+    }
 
 
 class TickByHand:
@@ -36,10 +50,14 @@ class TickByHand:
         await self._connection.exec_driver_sql(lock.dollar, lock.arguments({}))
         await self._connection.exec_driver_sql("select pg_current_xact_id()")
 
+    async def send(self, other: Statement) -> None:
+        """Another statement of the sequencer's, without values."""
+        await self._connection.exec_driver_sql(other.dollar)
+
     async def scan(self) -> None:
         """Look for what is visible, and write the tick."""
-        values = {"limit": TICK_LIMIT, "channel": "nobody"}
-        await self._connection.exec_driver_sql(self._scan.dollar, self._scan.arguments(values))
+        arguments = self._scan.arguments(await values(self._rig))
+        await self._connection.exec_driver_sql(self._scan.dollar, arguments)
 
     async def end(self) -> None:
         """Commit."""
@@ -55,6 +73,6 @@ class TickByHand:
 @asynccontextmanager
 async def ticking(rig: LogRig, scan: Statement | None = None) -> AsyncGenerator[TickByHand, None]:
     """A ticker that is driven by hand, with the true statement or another; the first look makes the log's head."""
-    await rig.outbox.client.sequencer.look()
+    await rig.outbox.client.sequencer.progress()
     async with rig.engine.connect() as connection:
         yield TickByHand(rig, connection, scan or statement(rig))

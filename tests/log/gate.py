@@ -13,12 +13,12 @@ class Gate:
 
     def __init__(self, outbox: Outbox, *names: str) -> None:
         self._names = names
-        self._wire = wire = outbox.client.wire
-        self._fetch, self._fetch_each = wire.fetch, wire.fetch_each
+        self._connection = connection = outbox.client.connection
+        self._fetch, self._fetch_each = connection.fetch, connection.fetch_each
         self.reached = asyncio.Event()
         """Set when a statement stands in front of it."""
         self.open = asyncio.Event()
-        wire.fetch, wire.fetch_each = self.fetch, self.fetch_each  # type: ignore[method-assign]
+        connection.fetch, connection.fetch_each = self.fetch, self.fetch_each  # type: ignore[method-assign]
 
     async def _pass(self, statement: Statement) -> None:
         if statement.name in self._names:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.log import Outbox, OutboxMessage, Token
+from tests.tables import removal_of
 
 
 @asynccontextmanager
@@ -29,8 +30,8 @@ async def _drop(outbox: Outbox, engine: AsyncEngine) -> None:
 
     async def drop() -> None:
         async with engine.begin() as connection:
-            await connection.execute(text("set local lock_timeout = '20s'"))
-            await connection.run_sync(lambda sync: tables[0].metadata.drop_all(sync, tables=tables))
+            for step in removal_of(tables).split("; "):
+                await connection.exec_driver_sql(step)
 
     try:
         await drop()

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage, Token
-from faststream_outbox.log.holding import Group
 from faststream_outbox.log.options import ReadOptions
 from faststream_outbox.log.reader import Reader
+from faststream_outbox.log.sharing.leases import Group
 from tests.log.opened import opened
 from tests.waiting import eventually
 
@@ -66,7 +66,7 @@ class LogRig:
         async with opened(engine, events=Events(), **options) as outbox, AsyncExitStack() as stack:
             yield cls(outbox, stack)
 
-    def told(self, kind: type[Any]) -> list[Any]:
+    def reported(self, kind: type[Any]) -> list[Any]:
         """Events of one type, so far."""
         return [event for event in self.heard if type(event) is kind]
 
@@ -151,9 +151,9 @@ class LogRig:
         statement = "select * from {offsets} where consumer_group = :group and uri = :uri order by lo"
         return list(await self.ask(statement, group=group, uri=uri))
 
-    async def asides(self, group: str = "g") -> list[Row]:
-        """What a group has set aside, in order."""
-        statement = "select * from {aside} where consumer_group = :group order by tick, position"
+    async def deferrals(self, group: str = "g") -> list[Row]:
+        """What a group has deferred, in order."""
+        statement = "select * from {deferred} where consumer_group = :group order by tick, position"
         return list(await self.ask(statement, group=group))
 
     async def blocked_by(self, connection: AsyncConnection) -> bool:

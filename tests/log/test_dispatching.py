@@ -116,12 +116,12 @@ async def test_parked_message_is_not_handed_out_before_an_operator_says_so(rig: 
         raise ValueError(message.payload)
 
     await drain(first, bad, "g")
-    holding = await rig.another(on_parked="hold_key")
-    await holding.parked.retry("g", positions=[1])
+    leases = await rig.another(on_parked="hold_key")
+    await leases.parked.retry("g", positions=[1])
     collector = Collector()
-    await drain(holding, collector, "g")
+    await drain(leases, collector, "g")
     assert collector.payloads == [1]
-    assert [parked.position for parked in await holding.parked.list("g")] == [2]
+    assert [parked.position for parked in await leases.parked.list("g")] == [2]
 
 
 async def test_message_is_not_tried_before_it_is_due_because_another_of_its_key_is(rig: LogRig) -> None:

@@ -1,4 +1,4 @@
-"""Reading message by message: what was handled is acknowledged, what was in hand comes again."""
+"""Reading message by message: what was handled is acknowledged, what was in flight comes again."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 
 async def first(rig: LogRig, count: int, group: str = "g") -> list[Any]:
-    """The next payloads of a group; the loop is left by `break`, with the last one in hand."""
+    """The next payloads of a group; the loop is left by `break`, with the last one in flight."""
     seen: list[Any] = []
     messages = rig.outbox.messages(group)
     async for message in messages:
@@ -131,7 +131,7 @@ async def test_every_message_is_handed_out_once_and_in_order_over_many_batches(r
 
 
 async def settle(rig: LogRig, decide: Any, count: int = 1, **options: Any) -> list[Any]:
-    """Hand out deliveries, decide on each, until so many were."""
+    """Executor out deliveries, decide on each, until so many were."""
     outbox = await rig.another(**options)
     seen: list[Any] = []
     deliveries = outbox.deliveries("g")
@@ -172,7 +172,7 @@ async def test_nacked_delivery_waits_and_its_key_with_it(rig: LogRig) -> None:
             delivery.ack()
 
     assert await settle(rig, decide, 2) == [1, 3]
-    assert [(row["position"], row["state"], row["attempts"]) for row in await rig.asides()] == [
+    assert [(row["position"], row["state"], row["attempts"]) for row in await rig.deferrals()] == [
         (1, "retry", 1),
         (2, "deferred", 0),
     ]
@@ -185,7 +185,7 @@ async def test_nack_that_does_not_count(rig: LogRig) -> None:
         delivery.nack(3600, counts=False)
 
     await settle(rig, nack)
-    assert [row["attempts"] for row in await rig.asides()] == [0]
+    assert [row["attempts"] for row in await rig.deferrals()] == [0]
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ async def test_first_decision_counts(rig: LogRig) -> None:
         delivery.park()
 
     await settle(rig, both)
-    assert await rig.asides() == []
+    assert await rig.deferrals() == []
 
 
 @pytest.mark.slow

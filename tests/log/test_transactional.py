@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.opened import Collector, drain
@@ -68,7 +68,7 @@ class TestEffects:
         done = await rig.outbox.dispatch(handle, "g", transactional=True)
         assert (done.handled, [message.payload for message, _ in done.failures]) == (2, [2])
         assert await written(rig) == [1, 3]
-        assert [(row["position"], row["state"], row["attempts"]) for row in await rig.asides()] == [(2, "retry", 1)]
+        assert [(row["position"], row["state"], row["attempts"]) for row in await rig.deferrals()] == [(2, "retry", 1)]
 
     async def test_statement_that_fails_takes_back_its_own_message_only(self, rig: LogRig) -> None:
         await rig.put("a", 1)
@@ -81,7 +81,7 @@ class TestEffects:
 
         await rig.outbox.dispatch(handle, "g", transactional=True)
         assert await written(rig) == [2]
-        assert len(await rig.asides()) == 1
+        assert len(await rig.deferrals()) == 1
 
     async def test_constraint_that_fails_at_the_commit_isolates_the_guilty_one(self, rig: LogRig) -> None:
         for number in (1, 2, 3):
@@ -92,7 +92,7 @@ class TestEffects:
 
         await rig.outbox.dispatch(handle, "g", transactional=True)
         assert await written(rig) == [1, 3]
-        assert [(row["key"], row["state"]) for row in await rig.asides()] == [("k2", "retry")]
+        assert [(row["key"], row["state"]) for row in await rig.deferrals()] == [("k2", "retry")]
 
     async def test_messages_tried_one_by_one_are_counted_once(self, rig: LogRig) -> None:
         for number in (1, 2, 3):
@@ -113,7 +113,7 @@ class TestEffects:
 
         await rig.outbox.dispatch(handle, "g", transactional=True)
         assert await written(rig) == [3]
-        assert [(row["position"], row["state"]) for row in await rig.asides()] == [(1, "retry"), (2, "deferred")]
+        assert [(row["position"], row["state"]) for row in await rig.deferrals()] == [(1, "retry"), (2, "deferred")]
 
     async def test_stopping_while_the_whole_does_not_commit_loses_nothing(self, rig: LogRig) -> None:
         """The batch fails at its commit just when the consumer is told to stop."""
@@ -133,9 +133,9 @@ class TestEffects:
         async def handle(message: OutboxMessage) -> None:
             seen.append(message.payload)
 
-        asides = {row["position"] for row in await rig.asides()}
+        deferrals = {row["position"] for row in await rig.deferrals()}
         await drain(rig.outbox, handle, "g")
-        assert asides | set(seen) == {1, 2}
+        assert deferrals | set(seen) == {1, 2}
 
     async def test_lost_lease_rolls_the_effects_back(self, rig: LogRig) -> None:
         await rig.put("a", 1)
@@ -199,7 +199,7 @@ class TestEffects:
             await write(session, message.payload, parent=404)
 
         await drain(outbox, handle, "g", transactional=True)
-        await rig.ask("update {aside} set due = now()")
+        await rig.ask("update {deferred} set due = now()")
         collector = Collector()
         await drain(outbox, collector, "g")
         assert collector.of("k") == [1, 2, 3, 4]
@@ -224,11 +224,11 @@ class TestEffects:
                 seen.append(message.payload)
 
         await outbox.dispatch(handle, "g", transactional=True)
-        await rig.ask("update {aside} set due = now()")
+        await rig.ask("update {deferred} set due = now()")
         is_second = True
         await outbox.dispatch(handle, "g", transactional=True)
         assert seen == []
-        assert [row["position"] for row in await rig.asides()] == [1, 2, 3]
+        assert [row["position"] for row in await rig.deferrals()] == [1, 2, 3]
 
     async def test_messages_passed_over_before_a_batch_do_not_make_it_look_lost(self, rig: LogRig) -> None:
         await rig.put("nothing of ours", *range(500))
@@ -257,7 +257,7 @@ class TestEffects:
         await asyncio.sleep(0.02)
         await outbox.dispatch(handle, "g", transactional=True)
         assert await written(rig) == [1, 2]
-        assert await rig.asides() == []
+        assert await rig.deferrals() == []
 
     async def test_parking_in_a_transaction_keeps_the_error(self, rig: LogRig) -> None:
         outbox = await rig.another(retry_strategy=NoRetry())
@@ -281,7 +281,7 @@ class TestEffects:
         async with aclosing(rig.outbox.messages("other")) as messages:
             async for _ in messages:
                 break
-        assert (len(rig.told(told.Handled)), rig.told(told.Started)) == (1, [])
+        assert (len(rig.reported(events.Handled)), rig.reported(events.Started)) == (1, [])
 
     async def test_transient_error_keeps_nothing_and_counts_nothing(self, rig: LogRig) -> None:
         await rig.put("k", 1)
@@ -293,7 +293,7 @@ class TestEffects:
         with pytest.raises(Exception, match="conflict"):
             await rig.outbox.dispatch(conflict, "g", transactional=True)
         assert await written(rig) == []
-        assert await rig.asides() == []
+        assert await rig.deferrals() == []
 
     @pytest.mark.slow
     async def test_handler_that_takes_longer_than_the_lease_keeps_it(self, rig: LogRig) -> None:
@@ -318,7 +318,7 @@ class TestEffects:
             entered.set()
             await let_go.wait()
 
-        holding = asyncio.create_task(rig.outbox.dispatch(hold, "g", transactional=True))
+        leases = asyncio.create_task(rig.outbox.dispatch(hold, "g", transactional=True))
         await entered.wait()
         await rig.put("k", 2)
         seen: list[int] = []
@@ -328,7 +328,7 @@ class TestEffects:
 
         await drain(other, handle, "another group")
         let_go.set()
-        await holding
+        await leases
         assert seen == [1, 2]
 
 
@@ -347,7 +347,7 @@ async def test_consumer_goes_on_after_transient_errors_of_its_handler(rig: LogRi
     await eventually(lambda: len(calls) >= 3)
     stop.set()
     await running
-    assert await rig.asides() == []
+    assert await rig.deferrals() == []
     assert (await rig.spans())[0]["position"] == 1
 
 
@@ -371,4 +371,4 @@ async def test_handler_that_ends_the_transaction_itself_fails_alone(rig: LogRig,
 
     await drain(outbox, handle, "g", transactional=True)
     assert await written(rig) == [1, 3]
-    assert [row["position"] for row in await rig.asides()] == [2]
+    assert [row["position"] for row in await rig.deferrals()] == [2]

@@ -33,6 +33,10 @@ class Reading(ABC):
     def timed(self) -> float:
         """How many handlers were timed."""
 
+    @abstractmethod
+    def most_series(self) -> int:
+        """The number of values of the label that has the most of them."""
+
     def all_own(self) -> dict[str, float]:
         """Every series of the outbox's own that is not zero."""
         return {name: value for name in SERIES if (value := self.own(name))}
@@ -48,8 +52,16 @@ class PrometheusReading(Reading):
         return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
     def own(self, name: str, **labels: str) -> float:
-        ending = {"counter": "_total", "gauge": "", "seconds": "_count"}[SERIES[name].kind]
+        ending = {"counter": "_total", "gauge": "", "seconds": "_count", "amount": "_count"}[SERIES[name].kind]
         return self._sum(f"faststream_outbox_{name}{ending}", labels)
+
+    def most_series(self) -> int:
+        values: dict[tuple[str, str], set[str]] = {}
+        for metric in self.registry.collect():
+            for sample in metric.samples:
+                for label, value in sample.labels.items():
+                    values.setdefault((sample.name, label), set()).add(value)
+        return max(map(len, values.values()))
 
     def bus(self, name: str, **labels: str) -> float:
         return self._sum(f"faststream_{name}", labels)
@@ -70,10 +82,21 @@ class OpenTelemetryReading(Reading):
     def own(self, name: str, **labels: str) -> float:
         series = SERIES[name]
         found = points(self.reader, series.instrument, **labels)
-        return float(sum(point.count if series.kind == "seconds" else point.value for point in found))
+        return float(sum(point.count if series.kind in ("seconds", "amount") else point.value for point in found))
 
     def running(self) -> float:
         return float(sum(point.value for point in points(self.reader, "messaging.outbox.in_process")))
 
     def timed(self) -> float:
         return float(sum(point.count for point in points(self.reader, "messaging.process.duration")))
+
+    def most_series(self) -> int:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+        values: dict[tuple[str, str], set[Any]] = {}
+        for metric in (metric for scope in scopes for metric in scope.metrics):
+            for point in metric.data.data_points:
+                for label, value in (point.attributes or {}).items():
+                    values.setdefault((metric.name, label), set()).add(value)
+        return max(map(len, values.values()))

@@ -6,8 +6,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox import events
 from faststream_outbox.broker import OutboxBroker
-from faststream_outbox.events import table as told
 from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
 from tests.events.samples import SAMPLES
 from tests.metrics.meters import points
@@ -24,9 +24,14 @@ OUTBOX = {
     "messaging.outbox.in_process",
     "messaging.outbox.terminal",
     "messaging.outbox.dispatch_abandoned",
+    "messaging.outbox.delivery",
+    "messaging.outbox.deliveries_per_message",
     "messaging.outbox.released",
     "messaging.outbox.abandoned",
     "messaging.outbox.outcome_refused",
+    "messaging.outbox.set_apart",
+    "messaging.outbox.still_running",
+    "messaging.outbox.sequence_advanced",
     "messaging.outbox.leases_renewed",
     "messaging.outbox.connection_lost",
     "messaging.outbox.connection_outage",
@@ -40,6 +45,21 @@ OUTBOX = {
     "messaging.outbox.keys_halted",
     "messaging.outbox.groups_expired",
     "messaging.outbox.messages_missed",
+    "messaging.outbox.messages_cleaned",
+    "messaging.outbox.partitions_dropped",
+    "messaging.outbox.partitions_made",
+    "messaging.outbox.dead_letters_purged",
+    "messaging.outbox.inbox_received",
+    "messaging.outbox.inbox_duplicates",
+    "messaging.outbox.inbox_held_up",
+    "messaging.outbox.inbox_replayed",
+    "messaging.outbox.receipts_cleaned",
+    "messaging.outbox.chores_failed",
+    "messaging.outbox.relayed",
+    "messaging.outbox.relay_refused",
+    "messaging.outbox.relay_in_flight",
+    "messaging.outbox.relay_up",
+    "messaging.outbox.relay_outage",
 }
 
 
@@ -84,7 +104,7 @@ async def test_recorder_of_a_broker_counts_publishing_and_handling(engine: Async
     try:
         async with AsyncSession(engine) as session, session.begin():
             await broker.publish_batch("chair", "table", queue="orders", session=session)
-        await witness.wait(told.Handled, 2)
+        await witness.wait(events.Handled, 2)
     finally:
         await broker.stop()
     (published,) = points(reading.reader, "messaging.publish.messages")

@@ -5,16 +5,16 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox import events
 from faststream_outbox.broker import OutboxBroker
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.events import table as told
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from faststream_outbox.queue import DONE, Claim, Dead, Outcome, Retry
-from tests.broker.test_prometheus import NINE
 from tests.events.samples import SAMPLES
 from tests.metrics.readings import PrometheusReading
 from tests.queue.rig import Rig
 from tests.queue.witness import Witness
+from tests.test_prometheus import NINE
 
 OF_019 = {
     "faststream_outbox_fetch_batches",
@@ -26,9 +26,14 @@ OF_019 = {
 
 NEW = {
     "faststream_outbox_dispatch_abandoned",
+    "faststream_outbox_delivery_seconds",
+    "faststream_outbox_deliveries_per_message",
     "faststream_outbox_released",
     "faststream_outbox_abandoned",
     "faststream_outbox_outcome_refused",
+    "faststream_outbox_set_apart",
+    "faststream_outbox_still_running",
+    "faststream_outbox_sequence_advanced",
     "faststream_outbox_leases_renewed",
     "faststream_outbox_connection_lost",
     "faststream_outbox_connection_outage_seconds",
@@ -42,6 +47,21 @@ NEW = {
     "faststream_outbox_keys_halted",
     "faststream_outbox_groups_expired",
     "faststream_outbox_messages_missed",
+    "faststream_outbox_messages_cleaned",
+    "faststream_outbox_partitions_dropped",
+    "faststream_outbox_partitions_made",
+    "faststream_outbox_dead_letters_purged",
+    "faststream_outbox_inbox_received",
+    "faststream_outbox_inbox_duplicates",
+    "faststream_outbox_inbox_held_up",
+    "faststream_outbox_inbox_replayed",
+    "faststream_outbox_receipts_cleaned",
+    "faststream_outbox_chores_failed",
+    "faststream_outbox_relayed",
+    "faststream_outbox_relay_refused",
+    "faststream_outbox_relay_in_flight",
+    "faststream_outbox_relay_up",
+    "faststream_outbox_relay_outage_seconds",
 }
 
 
@@ -69,14 +89,14 @@ def test_without_the_series_of_the_middleware_only_those_of_the_outbox_are_left(
 def test_prefix_and_application_are_as_given() -> None:
     reading = PrometheusReading(metrics_prefix="shop", app_name="checkout")
     reading.recorder("fetched", {"queue": "orders", "subscriber": "billing", "count": 3})
-    labels = {"app_name": "checkout", "broker": "outbox", "handler": "billing", "non_empty": "true"}
+    labels = {"app_name": "checkout", "broker": "outbox", "handler": "billing", "group": "", "non_empty": "true"}
     assert reading.registry.get_sample_value("shop_outbox_fetch_batches_total", labels) == 1
 
 
 def test_application_is_called_like_the_prefix_by_default() -> None:
     reading = PrometheusReading(metrics_prefix="shop")
     reading.recorder("drain_timeout", {"subscriber": "billing"})
-    labels = {"app_name": "shop", "broker": "outbox", "handler": "billing"}
+    labels = {"app_name": "shop", "broker": "outbox", "handler": "billing", "group": ""}
     assert reading.registry.get_sample_value("shop_outbox_drain_timeout_total", labels) == 1
 
 
@@ -88,9 +108,9 @@ async def test_outcomes_are_counted_by_status(rig: Rig, reading: PrometheusReadi
 
     await rig.work(handle)
     await rig.put("a", "bb", "ccc")
-    await rig.witness.wait(told.Handled)
-    await rig.witness.wait(told.Retried)
-    await rig.witness.wait(told.Died)
+    await rig.witness.wait(events.Handled)
+    await rig.witness.wait(events.Retried)
+    await rig.witness.wait(events.Died)
     assert reading.bus("received_messages_total", handler="orders") == 3
     assert reading.bus("received_messages_size_bytes_sum", handler="orders") == 6
     for status in ("acked", "nacked", "error"):
@@ -112,7 +132,7 @@ async def test_recorder_of_a_broker_counts_publishing_and_handling(
     try:
         async with AsyncSession(engine) as session, session.begin():
             await broker.publish_batch("chair", "table", queue="orders", session=session)
-        await witness.wait(told.Handled, 2)
+        await witness.wait(events.Handled, 2)
     finally:
         await broker.stop()
     assert reading.bus("published_messages_total", destination="orders", status="success") == 2
@@ -122,7 +142,7 @@ async def test_recorder_of_a_broker_counts_publishing_and_handling(
 
 
 def test_failed_publishing_is_counted(reading: PrometheusReading) -> None:
-    reading.recorder._hear(told.Published("orders", 2, 30, 0.001, ValueError("no")))
+    reading.recorder._hear(events.Published("orders", 2, 30, 0.001, ValueError("no")))
     assert reading.bus("published_messages_total", destination="orders", status="error") == 2
     assert reading.bus("published_messages_exceptions_total", exception_type="ValueError") == 1
 

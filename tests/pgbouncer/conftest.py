@@ -83,6 +83,10 @@ class Left:
             " and name not in ('client_encoding', 'application_name')"
         )
 
+    def names(self) -> list[Any]:
+        """Names that only connections of the library's own have."""
+        return self._ask("select setting from pg_settings where name = 'application_name' and setting like 'outbox %'")
+
     def everything(self) -> list[Any]:
         return [*self.statements(), *self.state(), *self.changed_settings()]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ import psycopg
 from sqlalchemy import URL
 
 from tests.publish.ways import plain
+from tests.servers.ports import free_port
 from tests.waiting import eventually
 
 CONFIGURATION = """
@@ -28,12 +28,6 @@ default_pool_size = {servers}
 max_client_conn = 100
 ignore_startup_parameters = extra_float_digits, options
 """
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Pooler:
@@ -76,7 +70,7 @@ class Pooler:
 @asynccontextmanager
 async def pooled(url: URL, directory: Path, *, servers: int, mode: str = "transaction") -> AsyncIterator[Pooler]:
     """PgBouncer with so many connections to the server of `url`."""
-    port = _free_port()
+    port = free_port()
     file = directory / "pgbouncer.ini"
     file.write_text(
         CONFIGURATION.format(

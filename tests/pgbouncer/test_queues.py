@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.envelope import Envelope
-from faststream_outbox.events.table import ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed
+from faststream_outbox.events.types import ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
-from faststream_outbox.sql.wire import Wire
+from tests.connections.test_dedicated import LEVEL, PID, sql
 from tests.pgbouncer.conftest import SETTINGS, Left, Make
 from tests.publish.ways import plain
-from tests.sql.test_wire import LEVEL, PID
 
 pytestmark = pytest.mark.pgbouncer
 
@@ -69,18 +69,26 @@ async def test_publishers_and_two_workers_share_the_server_connections(make: Mak
 async def test_wire_knows_the_pooler_and_leaves_nothing_behind(
     driver: str, settings: dict[str, Any], pooler: URL, left: Left
 ) -> None:
-    # psycopg prepares what it has run a few times, unless told otherwise: the wire does that by itself
+    # psycopg prepares what it has run a few times, unless told otherwise: our connection does that by itself
     engine = create_async_engine(pooler.set(drivername=f"postgresql+{driver}"), connect_args=settings)
-    one, other = Wire(engine), Wire(engine)
+    one, other = DedicatedConnection(engine), DedicatedConnection(engine)
     for _ in range(10):
-        for wire in (one, other):
-            assert (await wire.fetch(LEVEL, {}))[0][0] == "read committed"
-            assert (await wire.fetch(PID, {}))[0][0]
+        for connection in (one, other):
+            assert (await connection.fetch(LEVEL, {}))[0][0] == "read committed"
+            assert (await connection.fetch(PID, {}))[0][0]
     assert one.pooled
     assert other.pooled
     assert left.statements() == []
     await one.close()
     await other.close()
+
+
+async def test_pooled_connection_has_its_name_only_while_it_does_something(make: Make, left: Left) -> None:
+    connection = DedicatedConnection(make(), role="claim")
+    (row,) = await connection.fetch(sql("select current_setting('application_name')"), {})
+    assert row[0].startswith("outbox ")
+    assert left.names() == []
+    await connection.close()
 
 
 async def test_rollback_behind_the_pooler_leaves_nothing(make: Make, table: Table) -> None:
@@ -97,20 +105,20 @@ async def test_rollback_behind_the_pooler_leaves_nothing(make: Make, table: Tabl
 
 @pytest.mark.slow
 async def test_listening_through_the_pooler_is_recognised_as_deaf(make: Make, table: Table) -> None:
-    told: asyncio.Queue[Any] = asyncio.Queue()
+    reported: asyncio.Queue[Any] = asyncio.Queue()
     client = OutboxClient(make(), table)
-    client.events.subscribe(told.put_nowait, ListenerDeaf, ListenerReady)
+    client.events.subscribe(reported.put_nowait, ListenerDeaf, ListenerReady)
 
     async def handle(claim: Claim) -> Outcome:
         return DONE
 
     async with working(client, table, handle):
-        assert type(await asyncio.wait_for(told.get(), LIMIT)) is ListenerDeaf
+        assert type(await asyncio.wait_for(reported.get(), LIMIT)) is ListenerDeaf
         assert not client.listener.is_hearing
 
 
 async def test_listen_dsn_goes_around_the_pooler(make: Make, database_url: URL, table: Table) -> None:
-    told: asyncio.Queue[Any] = asyncio.Queue()
+    reported: asyncio.Queue[Any] = asyncio.Queue()
     handled: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def handle(claim: Claim) -> Outcome:
@@ -118,10 +126,10 @@ async def test_listen_dsn_goes_around_the_pooler(make: Make, database_url: URL, 
         return DONE
 
     client = OutboxClient(make(), table, listen_dsn=plain(database_url), watch=False)
-    client.events.subscribe(told.put_nowait, ListenerDeaf, ListenerReady)
+    client.events.subscribe(reported.put_nowait, ListenerDeaf, ListenerReady)
     publisher = OutboxClient(make(), table)
     async with working(client, table, handle, min_fetch_interval=60.0, max_fetch_interval=60.0):
-        assert type(await asyncio.wait_for(told.get(), LIMIT)) is ListenerReady
+        assert type(await asyncio.wait_for(reported.get(), LIMIT)) is ListenerReady
         for number in range(5):
             async with AsyncSession(publisher.engine) as session, session.begin():
                 await publish(session, table, Envelope(queue="orders", body=b"%d" % number), wakeups=publisher.wakeups)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import ConnectionLost, LoopCrashed
+from faststream_outbox.events.types import ConnectionLost, LoopCrashed
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.opened import Collector, ask, delivered, drain, opened, put
 from tests.pgbouncer.conftest import Left, Make
@@ -157,8 +157,8 @@ async def test_positions_lag_parked_messages_and_retention(outbox: Outbox, troub
 
     await put(outbox, URIS[0], 1, 2)
     await outbox.dispatch(fail, "broken", batch_size=1)
-    (aside,) = await outbox.parked.list("broken", state=None)
-    await outbox.parked.skip("broken", aside.position)
+    (deferral,) = await outbox.parked.list("broken", state=None)
+    await outbox.parked.skip("broken", deferral.position)
     assert sum(lag.messages for lag in await outbox.lag("broken")) == 1
     assert await delivered(outbox, "broken") == [2]
     async with AsyncSession(outbox.engine) as session, session.begin():

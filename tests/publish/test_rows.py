@@ -57,8 +57,8 @@ def _hints(*envelopes: Envelope) -> list[Hint]:
 def test_hint_tells_of_all_messages_of_its_queue() -> None:
     hints = _hints(message(), message(priority=5, key="k"), message(queue="b", key="k"))
     assert hints == [
-        Hint("a", count=2, priorities=frozenset((0, 5))),
-        Hint("b", count=1, priorities=frozenset((0,)), keyless=False),
+        Hint("a", count=2, priorities=frozenset((0, 5)), last_id=2),
+        Hint("b", count=1, priorities=frozenset((0,)), keyless=False, last_id=2),
     ]
 
 

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import Rig
 
 
@@ -30,8 +30,8 @@ async def driver_rig(driver_engine: AsyncEngine, table: Table, dlq_table: Table)
 
 @pytest.fixture
 async def named_engine(database_url: URL) -> AsyncIterator[AsyncEngine]:
-    """An engine whose connections are known to the server as `client_under_test`."""
-    named = {"application_name": "client_under_test"}
+    """An engine whose connections are known to the server as `under_test`."""
+    named = {"application_name": "under_test"}
     engine = create_async_engine(database_url, connect_args={"server_settings": named})
     yield engine
     await engine.dispose()
@@ -41,11 +41,11 @@ async def named_engine(database_url: URL) -> AsyncIterator[AsyncEngine]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the statements that the clients' own connections have sent since."""
     names: list[str] = []
-    fetch = Wire.fetch
+    fetch = DedicatedConnection.fetch
 
-    async def recorded(wire: Wire, statement: Statement, values: Any) -> Any:
+    async def recorded(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
         names.append(statement.name)
-        return await fetch(wire, statement, values)
+        return await fetch(connection, statement, values)
 
-    monkeypatch.setattr(Wire, "fetch", recorded)
+    monkeypatch.setattr(DedicatedConnection, "fetch", recorded)
     return names

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Done, clock
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 
@@ -20,25 +20,25 @@ def test_never_goes_back() -> None:
 
 
 async def test_a_message_that_waited_through_a_suspend_is_not_begun(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, now, fetch = asyncio.Event(), clock.now, Wire.fetch
+    finish, now, fetch = asyncio.Event(), clock.now, DedicatedConnection.fetch
 
     async def handle(claim: Claim) -> Done:
         if claim.payload == b"slow":
             await finish.wait()
         return DONE
 
-    async def unreachable(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+    async def unreachable(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
         if statement.name == "renew":
             raise ConnectionResetError
-        return await fetch(wire, statement, values)
+        return await fetch(connection, statement, values)
 
     worker = await rig.work(handle, fetch_batch_size=10, lease_ttl_seconds=600.0)
     await rig.put(*["quick"] * 50)
-    await rig.witness.wait(told.Handled, count=50)
+    await rig.witness.wait(events.Handled, count=50)
     await rig.put(*["slow"] * 8)
     await eventually(lambda: worker.waiting == 7, message="messages wait in memory")
-    monkeypatch.setattr(Wire, "fetch", unreachable)
+    monkeypatch.setattr(DedicatedConnection, "fetch", unreachable)
     monkeypatch.setattr(clock, "now", lambda: now() + 3600.0)
     finish.set()
-    await rig.witness.wait(told.LeaseLost, count=7, phase="waiting")
-    assert len(rig.witness.of(told.Started)) == 51
+    await rig.witness.wait(events.LeaseWasLost, count=7, phase="waiting")
+    assert len(rig.witness.of(events.Started)) == 51

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from faststream_outbox.queue import DONE
 from faststream_outbox.queue.pending import MOST_PER_STATEMENT, Pending
-from faststream_outbox.queue.refusal import PARK_SECONDS, PARK_TIMES, is_fault_of_data, is_final
+from faststream_outbox.queue.refusal import APART_SECONDS, APART_TIMES, is_fault_of_data, is_final
 from faststream_outbox.queue.settling import Ended
 from tests.cases import each
 from tests.queue.claims import claim_of
@@ -32,7 +32,7 @@ class TestFault:
         assert is_fault_of_data(UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates"))
 
     def test_is_final_after_many_refusals_over_some_time_only(self) -> None:
-        times = [(PARK_TIMES - 1, 3600.0), (3600, PARK_SECONDS / 2), (PARK_TIMES, PARK_SECONDS)]
+        times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
         assert [is_final(*one) for one in times] == [False, False, True]
 
 
@@ -72,7 +72,11 @@ class TestRefused:
             times.append(now)
             pending.refused_apart(apart, now, Refused("23514"))
         pauses = [later - earlier for earlier, later in pairwise(times)]
-        assert (pauses == sorted(pauses), times[-1] >= PARK_SECONDS, len(times) >= PARK_TIMES - 1) == (True, True, True)
+        assert (pauses == sorted(pauses), times[-1] >= APART_SECONDS, len(times) >= APART_TIMES - 1) == (
+            True,
+            True,
+            True,
+        )
 
     def test_fresh_ones_do_not_wait_for_the_pause_of_one_apart(self) -> None:
         pending, _ = filled(1)
@@ -116,3 +120,11 @@ class TestOutage:
             sizes.append(len(group))
             pending.wrote()
         assert (sizes[:4], max(sizes)) == ([1, 2, 4, 8], MOST_PER_STATEMENT)
+
+
+def test_what_a_worker_leaves_is_forgotten_and_that_of_others_stays() -> None:
+    pending, (theirs, (alone, outcome), (left, _)) = filled(3)
+    pending.fresh.remove((alone, outcome))
+    pending.blocked([(alone, outcome)], 0.0)
+    assert [*pending.give_up(alone.worker), *pending.give_up(left.worker)] == [alone, left]
+    assert (pending.fresh, pending.apart) == ([theirs], [])

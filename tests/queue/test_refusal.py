@@ -1,4 +1,4 @@
-"""What the server refuses is parked, an outage is waited for, and neither is in the way of other outcomes."""
+"""What the server refuses is set apart, an outage is waited for, and neither is in the way of other outcomes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome, Retry
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 
@@ -23,26 +23,26 @@ class Tries:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failed: list[str] = []
-        fetch = Wire.fetch
+        fetch = DedicatedConnection.fetch
 
-        async def counted(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+        async def counted(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
             try:
-                return await fetch(wire, statement, values)
+                return await fetch(connection, statement, values)
             except Exception:
                 self.failed.append(statement.name)
                 raise
 
-        monkeypatch.setattr(Wire, "fetch", counted)
-        connect = Wire.open
+        monkeypatch.setattr(DedicatedConnection, "fetch", counted)
+        connect = DedicatedConnection.open
 
-        async def counted_connecting(wire: Wire) -> None:
+        async def counted_connecting(connection: DedicatedConnection) -> None:
             try:
-                await connect(wire)
+                await connect(connection)
             except Exception:
                 self.failed.append("open")
                 raise
 
-        monkeypatch.setattr(Wire, "open", counted_connecting)
+        monkeypatch.setattr(DedicatedConnection, "open", counted_connecting)
 
     async def wait(self, name: str, count: int) -> None:
         await eventually(lambda: self.failed.count(name) >= count, timeout=20, message=f"{name} failed {count} times")
@@ -56,13 +56,13 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> Tries:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused several times is given up without waiting for seconds to pass."""
-    monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 0.1)
+    monkeypatch.setattr("faststream_outbox.queue.refusal.APART_SECONDS", 0.1)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is given up, however slow the machine is."""
-    monkeypatch.setattr("faststream_outbox.queue.refusal.PARK_SECONDS", 3600.0)
+    monkeypatch.setattr("faststream_outbox.queue.refusal.APART_SECONDS", 3600.0)
 
 
 async def failing(claim: Claim) -> NoReturn:
@@ -101,11 +101,11 @@ class TestOutage:
 
         await rig.work(handle, client=rig.another_client(engine=role_engine))
         await rig.put("a")
-        await rig.witness.wait(told.Started)
+        await rig.witness.wait(events.Started)
         await tries.wait("open", 3)
         await rig.sql("alter role refused_role login")
-        await rig.witness.wait(told.Retried)
-        assert (rig.witness.of(told.OutcomeRefused), await is_far_away(rig)) == ([], False)
+        await rig.witness.wait(events.Retried)
+        assert (rig.witness.of(events.OutcomeRefused), await is_far_away(rig)) == ([], False)
 
     async def test_a_table_that_is_renamed_for_a_while_parks_nothing(self, driver_rig: Rig, tries: Tries) -> None:
         rig = driver_rig
@@ -116,11 +116,11 @@ class TestOutage:
 
         await rig.work(handle)
         await rig.put("a")
-        await rig.witness.wait(told.Started)
+        await rig.witness.wait(events.Started)
         await tries.wait("settle_retry", 3)
         await rig.sql("alter table {t}_away rename to {t}")
-        await rig.witness.wait(told.Retried)
-        assert (rig.witness.of(told.OutcomeRefused), await is_far_away(rig)) == ([], False)
+        await rig.witness.wait(events.Retried)
+        assert (rig.witness.of(events.OutcomeRefused), await is_far_away(rig)) == ([], False)
 
     async def test_a_missing_dead_letter_table_is_waited_for_and_holds_up_no_other_outcome(
         self, driver_rig: Rig, tries: Tries
@@ -138,12 +138,12 @@ class TestOutage:
         await tries.wait("settle_dead", 2)
         for count in (1, 2, 3):
             await rig.put("good")
-            await rig.witness.wait(told.Handled, count=count)
-        assert (await rig.leased(), rig.witness.of(told.OutcomeRefused)) == (1, [])
-        assert rig.witness.of(told.ConnectionLost)[0].role == "settle"
+            await rig.witness.wait(events.Handled, count=count)
+        assert (await rig.leased(), rig.witness.of(events.OutcomeRefused)) == (1, [])
+        assert rig.witness.of(events.ConnectionLost)[0].role == "settle"
         await rig.sql("alter table {d}_away rename to {d}")
-        await rig.witness.wait(told.Died)
-        await rig.witness.wait(told.ConnectionRestored, role="settle")
+        await rig.witness.wait(events.Died)
+        await rig.witness.wait(events.ConnectionRestored, role="settle")
         assert ([letter["payload"] for letter in await rig.dead()], await rig.is_empty()) == ([b"bad"], True)
 
     @pytest.mark.slow
@@ -151,11 +151,11 @@ class TestOutage:
         await rig.sql("alter table {d} rename to {d}_away")
         await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
         await rig.put(*["bad"] * 300)
-        await rig.witness.wait(told.Started, count=300)
+        await rig.witness.wait(events.Started, count=300)
         await tries.wait("settle_dead", 5)
         assert len(tries.failed) < 50
         await rig.sql("alter table {d}_away rename to {d}")
-        await rig.witness.wait(told.Died, count=300)
+        await rig.witness.wait(events.Died, count=300)
 
 
 class TestRefused:
@@ -166,7 +166,7 @@ class TestRefused:
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         await rig.work(failing, retry_strategy=NoRetry())
         await rig.put("poison")
-        refused = await rig.witness.wait(told.OutcomeRefused)
+        refused = await rig.witness.wait(events.OutcomeRefused)
         await eventually(lambda: is_far_away(rig))
         assert (tries.failed.count("settle_dead") >= 5, "no_poison" in str(refused.error)) == (True, True)
         (row,) = await rig.sql("select acquired_token, attempts_count, headers from {t}")
@@ -180,8 +180,8 @@ class TestRefused:
         await rig.put("poison")
         await tries.wait("settle_dead", 2)
         await rig.sql("alter table {d} drop constraint no_poison")
-        await rig.witness.wait(told.Died)
-        assert rig.witness.of(told.OutcomeRefused) == []
+        await rig.witness.wait(events.Died)
+        assert rig.witness.of(events.OutcomeRefused) == []
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("patient")
@@ -189,7 +189,7 @@ class TestRefused:
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
         await rig.put("poison", *["harmless"] * 200)
-        await rig.witness.wait(told.Died, count=200)
+        await rig.witness.wait(events.Died, count=200)
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("impatient")
@@ -204,11 +204,11 @@ class TestRefused:
 
         await rig.work(handle, retry_strategy=NoRetry())
         await rig.put("poison")
-        await tries.wait("settle_parked", 2)
+        await tries.wait("settle_apart", 2)
         await rig.put("good", "bad")
-        await rig.witness.wait(told.Handled)
-        await rig.witness.wait(told.Died)
-        assert len(rig.witness.of(told.OutcomeRefused)) == 1
+        await rig.witness.wait(events.Handled)
+        await rig.witness.wait(events.Died)
+        assert len(rig.witness.of(events.OutcomeRefused)) == 1
         await rig.sql("alter table {t} drop constraint no_parking")
         await eventually(lambda: is_far_away(rig), timeout=20)
 
@@ -218,10 +218,10 @@ class TestRefused:
         await rig.work(failing, retry_strategy=NoRetry(), lease_ttl_seconds=1.0)
         await rig.put("bad")
         await tries.wait("settle_dead", 1)
-        await rig.witness.wait(told.LeasesRenewed, count=2)
+        await rig.witness.wait(events.LeasesRenewed, count=2)
         await rig.sql("alter table {d}_away rename to {d}")
-        await rig.witness.wait(told.Died)
-        assert len(rig.witness.of(told.Started)) == 1
+        await rig.witness.wait(events.Died)
+        assert len(rig.witness.of(events.Started)) == 1
 
 
 class TestLocked:
@@ -236,12 +236,12 @@ class TestLocked:
 
         await rig.work(handle, max_workers=10, lease_ttl_seconds=3600.0)
         await rig.put("held", "a", "b", "good")
-        await rig.witness.wait(told.Started, count=4)
+        await rig.witness.wait(events.Started, count=4)
         async with rig.engine.begin() as connection:
             await connection.execute(text(f"select 1 from {rig.table.name} where payload = 'held' for update"))
             locked.set()
-            await rig.witness.wait(told.Retried, count=2, timeout=15)
-            await rig.witness.wait(told.Handled, timeout=15)
-            assert len(rig.witness.of(told.Retried)) == 2
-        await rig.witness.wait(told.Retried, count=3)
-        assert rig.witness.of(told.LeaseLost, told.OutcomeRefused) == []
+            await rig.witness.wait(events.Retried, count=2, timeout=15)
+            await rig.witness.wait(events.Handled, timeout=15)
+            assert len(rig.witness.of(events.Retried)) == 2
+        await rig.witness.wait(events.Retried, count=3)
+        assert rig.witness.of(events.LeaseWasLost, events.OutcomeRefused) == []

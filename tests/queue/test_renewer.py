@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Done, Worker
 from faststream_outbox.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.cases import each
 from tests.queue.claims import claim_of
 from tests.queue.rig import POLLING, Rig
@@ -58,11 +58,11 @@ class TestRenewing:
 
         worker = await rig.work(handle, max_workers=20, fetch_batch_size=20, lease_ttl_seconds=0.9)
         await rig.put(*(str(number) for number in range(20)))
-        await eventually(lambda: 20 in [event.count for event in rig.witness.of(told.LeasesRenewed)])
+        await eventually(lambda: 20 in [event.count for event in rig.witness.of(events.LeasesRenewed)])
         finish.set()
-        await rig.witness.wait(told.Handled, count=20)
+        await rig.witness.wait(events.Handled, count=20)
         await worker.stop()
-        assert sent.count("renew") == len(rig.witness.of(told.LeasesRenewed))
+        assert sent.count("renew") == len(rig.witness.of(events.LeasesRenewed))
 
     @pytest.mark.slow
     async def test_a_renewed_lease_is_respected_by_others(self, rig: Rig) -> None:
@@ -75,12 +75,12 @@ class TestRenewing:
         lease = {"lease_ttl_seconds": 2.0} | POLLING
         await rig.work(handle, **lease)
         await rig.put("a")
-        await rig.witness.wait(told.Started)
+        await rig.witness.wait(events.Started)
         await rig.work(handle, client=rig.another_client(), **lease)
-        await rig.witness.wait(told.LeasesRenewed, count=4)
+        await rig.witness.wait(events.LeasesRenewed, count=4)
         finish.set()
-        await rig.witness.wait(told.Handled)
-        assert len(rig.witness.of(told.Started)) == 1
+        await rig.witness.wait(events.Handled)
+        assert len(rig.witness.of(events.Started)) == 1
 
     @pytest.mark.parametrize("policy", ["continue", "cancel"])
     async def test_a_lost_lease_cancels_the_handler_if_the_worker_says_so(self, rig: Rig, policy: str) -> None:
@@ -98,12 +98,12 @@ class TestRenewing:
 
         await rig.work(handle, lease_ttl_seconds=0.6, on_lease_lost=policy)
         await rig.put("a")
-        await rig.witness.wait(told.Started)
+        await rig.witness.wait(events.Started)
         await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
-        lost = await rig.witness.wait(told.LeaseLost)
+        lost = await rig.witness.wait(events.LeaseWasLost)
         finish.set()
         await rig.put("b")
-        await rig.witness.wait(told.Handled)
+        await rig.witness.wait(events.Handled)
         assert (lost.phase, ended[0]) == ("running", policy)
 
     async def test_a_cancelled_handler_of_a_lost_lease_changes_nothing_in_the_table(self, rig: Rig) -> None:
@@ -114,12 +114,12 @@ class TestRenewing:
 
         await rig.work(handle, lease_ttl_seconds=0.6, on_lease_lost="cancel")
         await rig.put("a")
-        await rig.witness.wait(told.Started)
+        await rig.witness.wait(events.Started)
         await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
         before = await rig.row()
-        await rig.witness.wait(told.LeaseLost)
+        await rig.witness.wait(events.LeaseWasLost)
         await rig.put("b")
-        await rig.witness.wait(told.Handled)
+        await rig.witness.wait(events.Handled)
         assert await rig.row() == before
 
 
@@ -132,12 +132,12 @@ class TestWaiting:
             "update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'"
             " where payload = 'slow' and id > (select min(id) from {t})"
         )
-        await rig.witness.wait(told.LeaseLost, count=waiting, phase="waiting")
+        await rig.witness.wait(events.LeaseWasLost, count=waiting, phase="waiting")
         finish.set()
-        await rig.witness.wait(told.Handled, count=51)
+        await rig.witness.wait(events.Handled, count=51)
         await rig.put("quick")
-        await rig.witness.wait(told.Handled, count=52)
-        assert len(rig.witness.of(told.Started)) == 52
+        await rig.witness.wait(events.Handled, count=52)
+        assert len(rig.witness.of(events.Started)) == 52
 
     @pytest.mark.slow
     async def test_a_lease_that_could_not_be_renewed_in_time_is_not_begun_upon(
@@ -146,18 +146,18 @@ class TestWaiting:
         """The server is out of reach for longer than the lease: somebody else may have the message by now."""
         worker, finish = await self.filled(rig, lease_ttl_seconds=2.0)
         waiting = worker.waiting
-        fetch = Wire.fetch
+        fetch = DedicatedConnection.fetch
 
-        async def unreachable(wire: Wire, statement: Statement, values: Any) -> Any:
+        async def unreachable(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
             if statement.name == "renew":
                 raise ConnectionResetError
-            return await fetch(wire, statement, values)
+            return await fetch(connection, statement, values)
 
-        monkeypatch.setattr(Wire, "fetch", unreachable)
+        monkeypatch.setattr(DedicatedConnection, "fetch", unreachable)
         await asyncio.sleep(2.1)
         finish.set()
-        await rig.witness.wait(told.LeaseLost, count=waiting, phase="waiting")
-        assert len(rig.witness.of(told.Started)) == 51
+        await rig.witness.wait(events.LeaseWasLost, count=waiting, phase="waiting")
+        assert len(rig.witness.of(events.Started)) == 51
 
     async def filled(self, rig: Rig, **options: Any) -> tuple[Worker, asyncio.Event]:
         """A worker that runs one slow message and has others waiting in memory."""
@@ -170,7 +170,7 @@ class TestWaiting:
 
         worker = await rig.work(handle, fetch_batch_size=10, **options)
         await rig.put(*["quick"] * 50)
-        await rig.witness.wait(told.Handled, count=50)
+        await rig.witness.wait(events.Handled, count=50)
         await rig.put(*["slow"] * 8)
         await eventually(lambda: worker.waiting == 7, message="messages wait in memory")
         return worker, finish

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Release, Retry
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
@@ -23,13 +23,13 @@ class TestGroupCommit:
         await rig.work(done)
         for count in (1, 2, 3):
             await rig.put("a")
-            await rig.witness.wait(told.Handled, count=count)
+            await rig.witness.wait(events.Handled, count=count)
         assert sent.count("settle_done") == 3
 
     async def test_under_load_a_statement_writes_many(self, rig: Rig, sent: list[str]) -> None:
         await rig.sql("insert into {t} (queue, payload) select 'orders', '' from generate_series(1, 2000)")
         await rig.work(done, max_workers=4, fetch_batch_size=100)
-        await rig.witness.wait(told.Handled, count=2000)
+        await rig.witness.wait(events.Handled, count=2000)
         assert sent.count("settle_done") <= 400
 
     async def test_what_finishes_while_a_statement_is_under_way_goes_into_the_next(
@@ -37,24 +37,24 @@ class TestGroupCommit:
     ) -> None:
         sizes: list[int] = []
         hold = asyncio.Event()
-        fetch = Wire.fetch
+        fetch = DedicatedConnection.fetch
 
-        async def held(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+        async def held(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
             if statement.name == "settle_done":
                 sizes.append(len(values["ids"]))
                 if len(sizes) == 1:
                     await hold.wait()
-            return await fetch(wire, statement, values)
+            return await fetch(connection, statement, values)
 
-        monkeypatch.setattr(Wire, "fetch", held)
+        monkeypatch.setattr(DedicatedConnection, "fetch", held)
         worker = await rig.work(done, max_workers=20, fetch_batch_size=20)
         await rig.put("first")
         await eventually(lambda: sizes)
         await rig.put(*["x"] * 20)
-        await rig.witness.wait(told.Started, count=21)
+        await rig.witness.wait(events.Started, count=21)
         await eventually(lambda: not worker.running)
         hold.set()
-        await rig.witness.wait(told.Handled, count=21)
+        await rig.witness.wait(events.Handled, count=21)
         assert sizes == [1, 20]
 
     async def test_outcomes_of_several_workers_go_into_one_statement(self, rig: Rig, sent: list[str]) -> None:
@@ -67,9 +67,9 @@ class TestGroupCommit:
         for number in range(10):
             await rig.work(handle, f"q{number}")
             await rig.put("x", queue=f"q{number}")
-        await rig.witness.wait(told.Started, count=10)
+        await rig.witness.wait(events.Started, count=10)
         together.set()
-        await rig.witness.wait(told.Handled, count=10)
+        await rig.witness.wait(events.Handled, count=10)
         assert sent.count("settle_done") <= 2
 
 
@@ -78,19 +78,19 @@ class Cut:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, when: str, before_retry: Any = None) -> None:
         self.cut = 0
-        fetch = Wire.fetch
+        fetch = DedicatedConnection.fetch
 
-        async def breaking(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+        async def breaking(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
             if not statement.name.startswith("settle_") or self.cut:
-                return await fetch(wire, statement, values)
+                return await fetch(connection, statement, values)
             self.cut += 1
             if when == "after":
-                await fetch(wire, statement, values)
+                await fetch(connection, statement, values)
             if before_retry is not None:
                 await before_retry()
             raise ConnectionResetError
 
-        monkeypatch.setattr(Wire, "fetch", breaking)
+        monkeypatch.setattr(DedicatedConnection, "fetch", breaking)
 
 
 class TestBrokenConnection:
@@ -105,20 +105,20 @@ class TestBrokenConnection:
         cut = Cut(monkeypatch, when)
         await rig.work(handle, lease_ttl_seconds=5.0)
         await rig.put("a")
-        expected = {Done: told.Handled, Retry: told.Retried, Dead: told.Died}[type(outcome)]
+        expected = {Done: events.Handled, Retry: events.Retried, Dead: events.Died}[type(outcome)]
         await rig.witness.wait(expected)
         rows, letters = await rig.rows(), await rig.dead()
-        assert (cut.cut, len(rig.witness.of(told.Started))) == (1, 1)
+        assert (cut.cut, len(rig.witness.of(events.Started))) == (1, 1)
         assert [row["attempts_count"] for row in rows] == ([1] if isinstance(outcome, Retry) else [])
         assert [letter["attempts_count"] for letter in letters] == ([1] if isinstance(outcome, Dead) else [])
-        assert rig.witness.of(told.LeaseLost) == []
+        assert rig.witness.of(events.LeaseWasLost) == []
 
     async def test_the_loss_and_the_return_are_told(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         Cut(monkeypatch, "before")
         await rig.work(done)
         await rig.put("a")
-        lost = await rig.witness.wait(told.ConnectionLost, role="settle")
-        await rig.witness.wait(told.ConnectionRestored, role="settle")
+        lost = await rig.witness.wait(events.ConnectionLost, role="settle")
+        await rig.witness.wait(events.ConnectionRestored, role="settle")
         assert isinstance(lost.error, ConnectionResetError)
 
     async def test_a_lease_lost_during_an_outage_is_told_as_lost(
@@ -130,8 +130,8 @@ class TestBrokenConnection:
         Cut(monkeypatch, "before", take_away)
         await rig.work(done)
         await rig.put("a")
-        await rig.witness.wait(told.LeaseLost)
-        assert rig.witness.of(told.Handled) == []
+        await rig.witness.wait(events.LeaseWasLost)
+        assert rig.witness.of(events.Handled) == []
 
 
 class TestLostLease:
@@ -151,9 +151,9 @@ class TestLostLease:
         rows: list[Any] = []
         await rig.work(handle)
         await rig.put("a")
-        lost = await rig.witness.wait(told.LeaseLost)
+        lost = await rig.witness.wait(events.LeaseWasLost)
         await rig.put("b")
-        await rig.witness.wait(told.Handled)
+        await rig.witness.wait(events.Handled)
         assert (lost.phase, await rig.rows(), await rig.dead()) == ("settling", rows, [])
 
     async def test_a_stolen_key_is_not_released_by_the_one_who_lost_it(self, rig: Rig) -> None:
@@ -168,8 +168,8 @@ class TestLostLease:
 
         await rig.work(handle, **POLLING)
         await rig.put("a", key="k")
-        await rig.witness.wait(told.LeaseLost)
+        await rig.witness.wait(events.LeaseWasLost)
         await rig.put("b", key="k")
         await rig.put("c", key="other")
-        await rig.witness.wait(told.Handled)
+        await rig.witness.wait(events.Handled)
         assert [(row["payload"], row["deliveries_count"]) for row in await rig.rows()] == [(b"a", 1), (b"b", 0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
 from faststream_outbox.queue import stray_keys as searching
 from faststream_outbox.wakeup.hint import Hint
@@ -31,11 +31,11 @@ async def begin(rig: Rig, **options: Any) -> OutboxClient:
     """A worker that has looked at everything once and found nothing to do."""
     client = rig.another_client(watch=False, listen=False)
     worker = await rig.work(handle, client=client, **options)
-    intake = client.claimer.open()[worker]
+    plan = client.claimer.open()[worker]
 
     def has_passed_all() -> bool:
-        lane = intake.lanes.get(("orders", 0, True))
-        return lane is not None and lane.has_passed_all and not intake.keys and intake.earliest_scan > 0
+        lane = plan.lanes.get(("orders", 0, True))
+        return lane is not None and lane.has_passed_all and not plan.keys and plan.earliest_scan > 0
 
     await eventually(has_passed_all)
     return client
@@ -59,7 +59,7 @@ async def test_a_key_is_found_beside_many_that_wait_for_later(rig: Rig, sent: li
     await rig.sql(EXPIRE)
     sent.clear()
     client.claimer.hint(Hint("orders", scan=True))
-    await rig.witness.wait(told.Handled)
+    await rig.witness.wait(events.Handled)
     assert sent.count("walk_keys") == 0
 
 
@@ -77,5 +77,5 @@ async def test_where_too_much_is_due_the_keys_are_walked_to_the_end(
     await rig.sql(EXPIRE)
     sent.clear()
     client.claimer.hint(Hint("orders", scan=True))
-    await rig.witness.wait(told.Handled)
+    await rig.witness.wait(events.Handled)
     assert sent.count("walk_keys") == 3

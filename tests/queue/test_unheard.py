@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from faststream_outbox.events import table as told
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Done
 from faststream_outbox.queue.unheard import MOST_TOKENS, Unheard
 from faststream_outbox.sql import Statement
-from faststream_outbox.sql.wire import Wire
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 
@@ -20,16 +20,16 @@ LOSES = ("claim", "claim_keys", "claim_found")
 @pytest.fixture
 def lose(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Loses the answers of the next so many claims that have come about."""
-    fetch, left = Wire.fetch, [0]
+    fetch, left = DedicatedConnection.fetch, [0]
 
-    async def lossy(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
-        rows = await fetch(wire, statement, values)
+    async def lossy(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
+        rows = await fetch(connection, statement, values)
         if left[0] and statement.name in LOSES and any(row[0] is not None for row in rows):
             left[0] -= 1
             raise ConnectionResetError
         return rows
 
-    monkeypatch.setattr(Wire, "fetch", lossy)
+    monkeypatch.setattr(DedicatedConnection, "fetch", lossy)
     return lambda count: left.__setitem__(0, count)
 
 
@@ -44,9 +44,9 @@ async def test_what_a_lost_claim_leased_is_taken_again_at_once(
     lose(2)
     await rig.put("a", "b", key=key)
     await rig.work(handle, lease_ttl_seconds=3600.0)
-    await rig.witness.wait(told.Handled, count=2)
+    await rig.witness.wait(events.Handled, count=2)
     # A delivery whose answer was lost is none.
-    assert {event.deliveries_count for event in rig.witness.of(told.Handled)} == {1}
+    assert {event.deliveries_count for event in rig.witness.of(events.Handled)} == {1}
 
 
 async def test_others_do_not_take_it(rig: Rig, lose: Callable[[int], None]) -> None:
@@ -55,22 +55,22 @@ async def test_others_do_not_take_it(rig: Rig, lose: Callable[[int], None]) -> N
     lose(1)
     await rig.put("b")
     await rig.work(handle, lease_ttl_seconds=3600.0)
-    await rig.witness.wait(told.Handled)
+    await rig.witness.wait(events.Handled)
     assert [row["payload"] for row in await rig.rows()] == [b"a"]
 
 
 async def test_a_claim_that_comes_about_late_is_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was on its way when its answer was given up, and leased a message after the next claim had looked."""
     late: list[Any] = []
-    fetch = Wire.fetch
+    fetch = DedicatedConnection.fetch
 
-    async def delayed(wire: Wire, statement: Statement, values: Mapping[str, Any]) -> Any:
+    async def delayed(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
         if statement.name == "claim" and not late:
             late.append(values["token"])
             raise ConnectionResetError
-        return await fetch(wire, statement, values)
+        return await fetch(connection, statement, values)
 
-    monkeypatch.setattr(Wire, "fetch", delayed)
+    monkeypatch.setattr(DedicatedConnection, "fetch", delayed)
     await rig.work(handle, lease_ttl_seconds=3600.0, min_fetch_interval=0.05, max_fetch_interval=0.05)
     await eventually(lambda: late)
     await rig.sql(
@@ -78,7 +78,7 @@ async def test_a_claim_that_comes_about_late_is_found(rig: Rig, monkeypatch: pyt
         " values ('orders', 'a', :token, now(), now() - interval '1 h')",
         token=late[0],
     )
-    await rig.witness.wait(told.Handled)
+    await rig.witness.wait(events.Handled)
 
 
 def test_tokens_are_remembered_until_their_leases_have_ended() -> None:

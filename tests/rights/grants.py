@@ -8,8 +8,8 @@ from tests.docs.pages import parts, text_of
 
 PAGE = "docs/security.md"
 ROLES = (
-    "outbox_producer", "outbox_scheduler", "outbox_worker", "outbox_publisher", "outbox_consumer", "outbox_operator",
-    "outbox_viewer",
+    "outbox_producer", "outbox_scheduler", "outbox_worker", "outbox_publisher", "outbox_consumer", "outbox_receiver",
+    "outbox_operator", "outbox_viewer",
 )  # fmt: skip
 
 _GRANT = re.compile(r"GRANT (?P<rights>.+?)\s+ON (?P<on>(?:SEQUENCE )?\w+) TO (?P<role>\w+)", re.DOTALL)

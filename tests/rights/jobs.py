@@ -12,14 +12,15 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox import Envelope, OutboxBroker
+from faststream_outbox import Envelope, Inbox, OutboxBroker
 from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import ConnectionLost
+from faststream_outbox.events.types import ConnectionLost
+from faststream_outbox.inbox import Answer
 from faststream_outbox.log import Outbox
 from faststream_outbox.log import OutboxMessage as LogMessage
 from faststream_outbox.outcomes.retry import ConstantRetry
-from faststream_outbox.overview import fetch_unprocessed
+from faststream_outbox.overview import Overview, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, publish
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, pause, paused, resume
 from tests.rights.stage import Stage
@@ -32,13 +33,13 @@ class Troubles:
     """Raises what was refused, instead of letting a test wait for it."""
 
     def __init__(self, events: Events) -> None:
-        self._told: list[ConnectionLost] = []
-        events.subscribe(self._told.append, ConnectionLost)
+        self._report: list[ConnectionLost] = []
+        events.subscribe(self._report.append, ConnectionLost)
 
     async def until(self, predicate: Callable[[], Any]) -> None:
-        await eventually(lambda: self._told or predicate())
-        if self._told:
-            raise self._told[0].error
+        await eventually(lambda: self._report or predicate())
+        if self._report:
+            raise self._report[0].error
 
 
 def broker_of(stage: Stage, engine: AsyncEngine) -> OutboxBroker:
@@ -146,7 +147,7 @@ async def consume(stage: Stage, engine: AsyncEngine) -> None:
         killed = asyncio.create_task(second.run(handle, "billing", concurrency=2))
         running = asyncio.create_task(first.run(handle, "billing", concurrency=2, stop_event=ended))
         try:
-            await troubles.until(lambda: stage.ask("SELECT state FROM outbox_log_aside") == [("parked",)])
+            await troubles.until(lambda: stage.ask("SELECT state FROM outbox_log_deferred") == [("parked",)])
             killed.cancel()
             # A copy of the database that did not carry its sequence.
             stage.execute("ALTER SEQUENCE outbox_log_head_drawn_seq RESTART")
@@ -177,8 +178,8 @@ async def operate(stage: Stage, engine: AsyncEngine) -> None:
     assert await letters.purge(Selection(everything=True)) == 0
     fill(stage, "a", "b")
     stage.execute(
-        "INSERT INTO outbox_log_aside (consumer_group, uri, position, tick, slot, key, state) SELECT 'billing', '', n,"
-        " 1, 7, 'shop', 'parked' FROM generate_series(1, 2) n"
+        "INSERT INTO outbox_log_deferred (consumer_group, uri, position, tick, slot, key, state)"
+        " SELECT 'billing', '', n, 1, 7, 'shop', 'parked' FROM generate_series(1, 2) n"
     )
     async with log_of(stage, engine) as outbox:
         async with AsyncSession(engine) as session, session.begin():
@@ -198,7 +199,7 @@ async def view(stage: Stage, engine: AsyncEngine) -> None:
     stage.execute(
         "INSERT INTO outbox (queue, payload) VALUES ('orders', 'a')",
         "INSERT INTO outbox_log_offsets (consumer_group, lo, hi) VALUES ('billing', 0, 255)",
-        "INSERT INTO outbox_log_head (one, high, tick, drawn) VALUES (true, 1, 1, 0)",
+        "INSERT INTO outbox_log_head (id, high, tick, drawn) VALUES (1, 1, 1, 0)",
         "INSERT INTO outbox_log_ticks (tick, lows, highs, count) VALUES (1, '{1}', '{1}', 1)",
     )
     client = OutboxClient(engine, stage.table, dlq_table=stage.dlq_table, log=None, listen=False)
@@ -207,10 +208,51 @@ async def view(stage: Stage, engine: AsyncEngine) -> None:
     async with AsyncSession(engine) as session, log_of(stage, engine) as outbox:
         assert [one.payload for one in await fetch_unprocessed(session, stage.table)] == [b"a"]
         await outbox.get_position(session, "billing")
-        assert [[lag.messages for lag in await outbox.lag()] for _ in range(2)] == [[1], [1]]
+        assert [[lag.messages for lag in await outbox.lag()] for _ in range(2)] == [[2], [2]]
         assert list(await outbox.parked.list("billing")) == []
         assert await outbox.open_gaps() == []
         await outbox.validate_schema()
+    tables = {"table": stage.table, "dlq_table": stage.dlq_table, "log_tables": stage.log_tables}
+    overview = Overview(engine, **tables, timeout=30)
+    assert [status.ready for status in await overview.queues()] == [1]
+    (message,) = stage.ask("SELECT id, message_id FROM outbox")
+    assert [await overview.message(wanted) is not None for wanted in message] == [True, True]
+    assert [list(await ask()) for ask in (overview.timers, overview.dead_groups)] == [[], []]
+    assert list(await overview.dead_letters(Selection(everything=True))) == []
+    assert any("overview" in process.roles for process in await overview.processes())
+    assert (await overview.rates()).published is None
+    await overview.close()
+    await view_topics(stage, engine)
+
+
+async def view_topics(stage: Stage, engine: AsyncEngine) -> None:
+    overview = Overview(engine, table=stage.table, dlq_table=stage.dlq_table, log_tables=stage.log_tables)
+    stage.execute(
+        "INSERT INTO outbox_log_deferred (consumer_group, uri, position, tick, slot, key, state)"
+        " SELECT 'billing', '', n, 1, 7, 'shop', CASE n WHEN 1 THEN 'retry' ELSE 'deferred' END"
+        " FROM generate_series(1, 2) n"
+    )
+    try:
+        assert [(each.messages, each.retrying, each.deferred) for each in await overview.groups()] == [(2, 1, 1)]
+        assert [(each.key, each.waiting) for each in await overview.blocked_keys("billing")] == [("shop", 1)]
+        with stage.drawing() as pid:
+            assert [(gap.backend_pid, gap.query) for gap in await overview.gaps()] == [(pid, None)]
+    finally:
+        await overview.close()
+
+
+async def receive(stage: Stage, engine: AsyncEngine) -> None:
+    stage.execute("INSERT INTO inbox (consumer, source, message_id, received_at) VALUES ('a', 'b', 'c', '2000-01-01')")
+    inbox = Inbox(engine, stage.inbox_table, consumer="billing", keep_response=True)
+    for is_new in (True, False):
+        async with inbox.receive("m1", source="orders") as receipt:
+            assert receipt.is_new is is_new
+            assert receipt.answer == (None if is_new else Answer(b"done"))
+            receipt.answer = Answer(b"done")
+    await inbox.stop()
+    await inbox.clean()
+    await inbox.validate_schema(check_rights=True)
+    assert stage.ask("SELECT message_id FROM inbox") == [("m1",)]
 
 
 JOBS: dict[str, Job] = {
@@ -219,6 +261,7 @@ JOBS: dict[str, Job] = {
     "outbox_worker": work,
     "outbox_publisher": announce,
     "outbox_consumer": consume,
+    "outbox_receiver": receive,
     "outbox_operator": operate,
     "outbox_viewer": view,
 }

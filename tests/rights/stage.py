@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox import make_dlq_table, make_outbox_table
+from faststream_outbox import make_dlq_table, make_inbox_table, make_outbox_table
 from faststream_outbox.log import make_log_tables
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.schema.names import Names
@@ -29,8 +29,10 @@ class Stage:
         self.metadata = MetaData(schema=None if by_path else SCHEMA)
         self.table: Table = make_outbox_table(self.metadata)
         self.dlq_table: Table = make_dlq_table(self.metadata)
+        self.inbox_table: Table = make_inbox_table(self.metadata)
         self.log_tables: LogTables = make_log_tables(self.metadata, "outbox_log")
         self.names = Names.of(self.table, self.dlq_table)
+        self.inbox_names = Names.of(self.inbox_table)
         self.log_names = LogNames.of(self.log_tables)
 
     def execute(self, *statements: str) -> None:
@@ -45,6 +47,13 @@ class Stage:
         with self._builder.begin() as connection:
             connection.execute(text(f"SET LOCAL search_path = {SCHEMA}"))
             return connection.exec_driver_sql(statement).all()
+
+    @contextmanager
+    def drawing(self) -> Iterator[int]:
+        """A session of the owner's that has drawn a number of the log, and has not ended its transaction."""
+        with self._builder.connect() as connection:
+            drawn = f"SELECT pg_backend_pid() FROM nextval('{SCHEMA}.outbox_log_head_drawn_seq')"
+            yield connection.exec_driver_sql(drawn).scalar_one()
 
     def engine(self, role: str, driver: str = "asyncpg") -> AsyncEngine:
         """An engine whose connections act as the role."""

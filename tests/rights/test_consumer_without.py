@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox.events import Events
-from faststream_outbox.events.journal import keep_journal
+from faststream_outbox.events.event_log import write_event_log
 from faststream_outbox.log import Outbox
 from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.rights.jobs import fill
@@ -23,7 +23,7 @@ MISSING = {
     "to sequence": "INSERT ON outbox_log_ticks",
     "to move on": "UPDATE ON outbox_log_offsets",
     "to be a member": "INSERT ON outbox_log_members",
-    "to set aside": "INSERT ON outbox_log_aside",
+    "to defer": "INSERT ON outbox_log_deferred",
 }
 
 
@@ -47,7 +47,7 @@ async def test_nothing_is_lost(stage: Stage, missing: str, failed: Counter[str],
     engine = stage.engine("outbox_consumer")
     retry = ConstantRetry(delay_seconds=0.001, max_attempts=2)
     async with Outbox(engine, tables=stage.log_tables, events=Events(), retry_strategy=retry) as outbox:
-        keep_journal(outbox.events, logging.getLogger("consumer"))
+        write_event_log(outbox.events, logging.getLogger("consumer"))
         ended = asyncio.Event()
         with stage.without(f"REVOKE {missing} FROM outbox_consumer"):
             running = asyncio.create_task(outbox.run(handle, "billing", stop_event=ended))
@@ -55,7 +55,7 @@ async def test_nothing_is_lost(stage: Stage, missing: str, failed: Counter[str],
             assert not running.done(), running.exception()
             said = [line for line in caplog.messages if line.startswith("Connection for ")]
         await eventually(lambda: set(handled) == {"a", "b"})
-        await eventually(lambda: stage.ask("SELECT state FROM outbox_log_aside") == [("parked",)])
+        await eventually(lambda: stage.ask("SELECT state FROM outbox_log_deferred") == [("parked",)])
         ended.set()
         await running
     await engine.dispose()

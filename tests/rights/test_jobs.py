@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import URL, Engine, MetaData
 
 from faststream_outbox import make_dlq_table, make_outbox_table
+from faststream_outbox.connections.rights import REFUSED, sqlstate_of
 from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.log import Outbox
 from faststream_outbox.schema import validate_schema
-from faststream_outbox.sql.rights import REFUSED, sqlstate_of
 from tests.rights.grants import ROLES, Right, rights
 from tests.rights.jobs import JOBS, broker_of
 from tests.rights.stage import Stage

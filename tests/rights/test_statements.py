@@ -13,23 +13,28 @@ from tests.cases import case
 from tests.rights.grants import ROLES, rights
 from tests.rights.stage import SCHEMA, Stage
 
-OF_THE_LOG = ("aside", "group", "log", "position", "tick")
+OF_THE_LOG = ("deferred", "doctor_log", "group", "group_admin", "log", "overview_log", "position", "retention", "tick")
 PRODUCING = ("publish_one", "publish_alike", "publish_many", "publish_new_timers", "notify")
 LOOKING = {
     "control": ("paused", "known_queue", "queues", "ping"),
-    "dead": ("frontier", "count_dead", "list_dead", "group_dead"),
+    "dead": ("frontier", "count_dead", "list_dead", "group_dead", "group_selected"),
     "publish": ("unprocessed", "unprocessed_of_queue"),
-    "aside": ("list_aside",),
-    "tick": ("ticks_after", "open_gaps"),
+    "deferred": ("list_deferred", "list_deferred_of_group"),
+    "group_admin": ("list_groups", "is_paused", "paused_among", "paused_groups", "slots_by_owner"),
+    "scan": ("survey",),
+    "log": ("ticks_after",),
+    "overview_log": ("may_see_drawn", "drawn", "open_gaps", "blocked_keys", "oldest_of_groups"),
     "position": (
-        "low_water", "known_group", "groups", "place_of", "position_of_event", "place_of_pair", "place_before",
-        "last_place", "lag", "lag_by_slot", "unread", "retained", "dead_groups",
+        "low_water", "known_group", "groups", "guess_tick", "place_of", "position_of_event", "place_of_pair",
+        "place_before", "last_place", "lag", "unread",
     ),
+    "retention": ("slowest", "lowest_unread", "dead_groups", "first_message"),
 }  # fmt: skip
 APPENDING = ("append", "append_one", "append_whole", "taken", "lock_keys")
 READING = {
-    "log": ("fetch",),
-    "aside": ("blocked", "fetch_aside", "drop_missed", "settle_aside"),
+    "log": ("fetch", "ticks_after"),
+    "group_admin": ("is_paused", "paused_among"),
+    "deferred": ("blocked", "blocked_or_parked", "fetch_waiting", "fetch_deferred", "drop_missed", "settle_deferred"),
     "position": ("place_before", "last_place"),
 }
 
@@ -50,19 +55,21 @@ def picked(names: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
 JOBS = {
     "outbox_producer": picked({"publish": PRODUCING}),
     "outbox_scheduler": picked({"publish": (*PRODUCING, "publish_timers", "cancel_timer")}),
-    "outbox_worker": [*whole("claim", "settle"), ("control", "last_id")],
+    "outbox_worker": [*whole("claim", "keys", "relay", "scan", "settle"), ("control", "last_id")],
     "outbox_publisher": picked({"log": APPENDING}),
     "outbox_consumer": [*whole("group", "tick"), *picked(READING)],
+    "outbox_receiver": whole("inbox"),
     "outbox_operator": [
-        *whole("control", "dead", "position", "aside", "tick"),
+        *whole("control", "dead", "group_admin", "position", "retention", "deferred", "tick"),
         *picked({"publish": ("unprocessed", "unprocessed_of_queue")}),
     ],
-    "outbox_viewer": picked(LOOKING),
+    "outbox_viewer": [*picked(LOOKING), *whole("overview", "doctor", "doctor_queue", "doctor_log")],
 }
 
 
 def job(stage: Stage, role: str) -> list[Statement]:
-    return [statements(file, stage.log_names if file in OF_THE_LOG else stage.names)[name] for file, name in JOBS[role]]
+    names = {**dict.fromkeys(OF_THE_LOG, stage.log_names), "inbox": stage.inbox_names}
+    return [statements(file, names.get(file, stage.names))[name] for file, name in JOBS[role]]
 
 
 def refused(connection: psycopg.Connection, statement: Statement) -> bool:
@@ -117,6 +124,7 @@ FORBIDDEN = {
         "UPDATE outbox_log SET payload = NULL",
         "DELETE FROM outbox_log",
     ],
+    "outbox_receiver": ["UPDATE inbox SET message_id = ''", "SELECT 1 FROM outbox"],
     "outbox_operator": ["UPDATE outbox SET payload = ''", "UPDATE outbox_log SET payload = NULL"],
     "outbox_viewer": ["DELETE FROM outbox", "DELETE FROM outbox_dlq", "UPDATE outbox_log_offsets SET position = 0"],
 }

@@ -1,11 +1,11 @@
-"""A worker that lacks a right parks and loses nothing, says so once, asks ever more seldom, and goes on when it may."""
+"""A worker that lacks a right sets nothing apart, loses nothing, says so once, and goes on when it may."""
 
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from faststream_outbox.events.table import ConnectionLost, MessageSetApart, OutcomeRefused
+from faststream_outbox.events.types import ConnectionLost, MessageSetApart, OutcomeRefused
 from faststream_outbox.queue import DONE, Claim, Dead, OutboxClient, Worker
 from faststream_outbox.service import pause_after
 from tests.rights.refusals import counting
@@ -13,7 +13,7 @@ from tests.rights.stage import Stage
 from tests.waiting import eventually
 
 TRIES = 6
-"""More than it takes to set a message apart that cannot be fetched, or to park an outcome that is refused."""
+"""More than it takes to set a message apart that cannot be fetched, or an outcome that is refused."""
 
 MISSING = {
     "to count deliveries": "UPDATE (deliveries_count) ON outbox",
@@ -33,7 +33,7 @@ def failed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
 async def test_nothing_is_parked_or_lost(stage: Stage, missing: str, failed: Counter[str]) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     handled: set[bytes] = set()
 
     async def handle(claim: Claim) -> Any:
@@ -44,19 +44,19 @@ async def test_nothing_is_parked_or_lost(stage: Stage, missing: str, failed: Cou
     stage.execute("INSERT INTO outbox (queue, payload) VALUES ('orders', 'poison')")
     engine = stage.engine("outbox_worker")
     client = OutboxClient(engine, stage.table, dlq_table=stage.dlq_table, log=None)
-    client.events.subscribe(told.append, ConnectionLost, MessageSetApart, OutcomeRefused)
+    client.events.subscribe(reported.append, ConnectionLost, MessageSetApart, OutcomeRefused)
     options = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
     worker = Worker(engine, stage.table, "orders", handle, client=client, **options)
     with stage.without(f"REVOKE {missing} FROM outbox_worker"):
         await worker.start()
         await eventually(lambda: max(failed.values(), default=0) >= TRIES)
         lost = stage.ask("SELECT payload FROM outbox WHERE next_attempt_at = 'infinity'")
-        roles = [event.role for event in told if isinstance(event, ConnectionLost)]
+        roles = [event.role for event in reported if isinstance(event, ConnectionLost)]
     await eventually(lambda: stage.ask("SELECT count(*) FROM outbox") == [(0,)])
     await worker.stop()
     await engine.dispose()
     assert lost == []
-    assert len(roles) == len(told), told
+    assert len(roles) == len(reported), reported
     assert roles == list(dict.fromkeys(roles))
     assert handled == {b"a", b"b", b"poison"}
     assert stage.ask("SELECT payload FROM outbox_dlq") == [(b"poison",)]

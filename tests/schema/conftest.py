@@ -15,7 +15,7 @@ from faststream_outbox.schema.check import printed
 from tests.schema.migrations import ENVIRONMENT, Alembic, config_of
 
 Execute = Callable[..., None]
-Mend = Callable[[list[Difference]], None]
+Repair = Callable[[list[Difference]], None]
 Since = Callable[[int], None]
 
 
@@ -40,7 +40,7 @@ def execute(builder: Engine) -> Execute:
 
 
 @pytest.fixture
-def mend(execute: Execute) -> Mend:
+def repair(execute: Execute) -> Repair:
     """Runs what is printed, line by line, as somebody would who pastes it into psql."""
 
     def run(differences: list[Difference]) -> None:

@@ -13,7 +13,7 @@ from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table, validate_schema
 from tests.waiting import eventually
 
-from .conftest import Execute, Mend
+from .conftest import Execute, Repair
 
 
 async def test_clean_tables_pass(driver_engine: AsyncEngine, outbox: Table, dead: Table) -> None:
@@ -116,25 +116,27 @@ async def test_the_text_of_the_error_mends_when_pasted(
     await validate_schema(engine, outbox, dead)
 
 
-async def test_missing_tables_are_created_by_the_fix(engine: AsyncEngine, drift_metadata: MetaData, mend: Mend) -> None:
+async def test_missing_tables_are_created_by_the_fix(
+    engine: AsyncEngine, drift_metadata: MetaData, repair: Repair
+) -> None:
     tables = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
     differences = await find_differences(engine, *tables)
     assert [item.problem for item in differences] == ["the table does not exist"] * 2
-    mend(differences)
+    repair(differences)
     assert await find_differences(engine, *tables) == []
 
 
 async def test_a_missing_schema_is_created_by_the_fix(
-    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, mend: Mend
+    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, repair: Repair
 ) -> None:
     execute("DROP SCHEMA {s}")
     tables = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
-    mend(await find_differences(engine, *tables))
+    repair(await find_differences(engine, *tables))
     assert await find_differences(engine, *tables) == []
 
 
 async def test_the_fix_creates_what_create_all_creates(
-    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, mend: Mend, sync_engine: Engine
+    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, repair: Repair, sync_engine: Engine
 ) -> None:
     query = text(
         "SELECT indexdef FROM pg_indexes WHERE schemaname = 'Drift S'"
@@ -146,7 +148,7 @@ async def test_the_fix_creates_what_create_all_creates(
     with sync_engine.begin() as connection:
         by_create_all = sorted(connection.scalars(query))
     execute("DROP TABLE {t}", "DROP TABLE {d}")
-    mend(await find_differences(engine, outbox, dead))
+    repair(await find_differences(engine, outbox, dead))
     with sync_engine.begin() as connection:
         assert sorted(connection.scalars(query)) == by_create_all
 
@@ -221,7 +223,7 @@ async def test_it_needs_no_rights_on_the_tables_and_says_on_request_which_are_mi
 
 
 async def test_tables_of_the_peer_are_brought_over_with_their_rows(
-    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, mend: Mend, sync_engine: Engine
+    engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, repair: Repair, sync_engine: Engine
 ) -> None:
     execute(
         "CREATE TABLE {t} (id bigserial PRIMARY KEY, queue varchar(255) NOT NULL, payload bytea NOT NULL,"
@@ -243,7 +245,7 @@ async def test_tables_of_the_peer_are_brought_over_with_their_rows(
         " SELECT n, 'orders', 'x', 1, now(), 'rejected' FROM generate_series(1, 100) AS n",
     )
     outbox, dead = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
-    mend(await find_differences(engine, outbox, dead))
+    repair(await find_differences(engine, outbox, dead))
     assert await find_differences(engine, outbox, dead) == []
     counts = 'SELECT count(DISTINCT message_id) FROM "Drift S".'
     with sync_engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""What cannot be mended safely is said in words, with what it costs and what to do; nothing is printed to run."""
+"""What cannot be repaired safely is said in words, with what it costs and what to do; nothing is printed to run."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from faststream_outbox.schema import find_differences, make_outbox_table, valida
 from faststream_outbox.schema.check import find_log_differences, validate_log_schema
 from faststream_outbox.schema.log_tables import LogTables
 
-from .conftest import Execute, Mend
+from .conftest import Execute, Repair
 
 COLUMNS = "id bigint, queue text, payload bytea"
 OTHERS = {
@@ -137,11 +137,11 @@ def log(drift_metadata: MetaData, builder: Engine) -> LogTables:
 
 
 async def test_tables_of_a_log_are_looked_at_alike(
-    engine: AsyncEngine, log: LogTables, execute: Execute, mend: Mend
+    engine: AsyncEngine, log: LogTables, execute: Execute, repair: Repair
 ) -> None:
     await validate_log_schema(engine, log)
     execute(
-        "CREATE RULE mine AS ON DELETE TO {s}.events_aside DO INSTEAD NOTHING",
+        "CREATE RULE mine AS ON DELETE TO {s}.events_deferred DO INSTEAD NOTHING",
         "ALTER TABLE {s}.events_head ALTER drawn SET GENERATED ALWAYS",
         "ALTER TABLE {s}.events_members DROP CONSTRAINT events_members_pkey,"
         " ADD PRIMARY KEY (consumer_group, uri, member) DEFERRABLE",
@@ -153,30 +153,32 @@ async def test_tables_of_a_log_are_looked_at_alike(
         ('"Drift S".events_head.drawn', True),
         ('"Drift S".events_offsets', True),
         ('"Drift S".events_members', True),
-        ('"Drift S".events_aside', False),
+        ('"Drift S".events_deferred', False),
     ]
-    mend(differences)
+    repair(differences)
     [left] = await find_log_differences(engine, log)
     assert left.problem.startswith("the rule mine")
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
 async def test_missing_tables_of_a_log_are_created_by_the_fix(
-    partitioned: bool, engine: AsyncEngine, drift_metadata: MetaData, mend: Mend
+    partitioned: bool, engine: AsyncEngine, drift_metadata: MetaData, repair: Repair
 ) -> None:
     tables = make_log_tables(drift_metadata, "events", partitioned=partitioned)
-    mend(await find_log_differences(engine, tables))
+    repair(await find_log_differences(engine, tables))
     assert await find_log_differences(engine, tables) == []
     other = make_log_tables(MetaData(schema="Drift S"), "events", partitioned=not partitioned)
     [difference] = await find_log_differences(engine, other)
     assert f"say partitioned={partitioned} to make_log_tables" in difference.problem
 
 
-async def test_a_head_that_draws_no_numbers(engine: AsyncEngine, log: LogTables, execute: Execute, mend: Mend) -> None:
+async def test_a_head_that_draws_no_numbers(
+    engine: AsyncEngine, log: LogTables, execute: Execute, repair: Repair
+) -> None:
     execute("ALTER TABLE {s}.events_head ALTER drawn DROP IDENTITY")
     differences = await find_log_differences(engine, log)
     assert [item.problem for item in differences] == ["nothing numbers it: publishing would fail"]
-    mend(differences)
+    repair(differences)
     assert await find_log_differences(engine, log) == []
 
 

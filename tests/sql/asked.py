@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from faststream_outbox.queue.lane import BEGINNING
+from faststream_outbox.queue.planning.lanes import BEGINNING
 from tests.sql.states import TOKEN, State
 
 BATCH = 100
@@ -63,6 +63,8 @@ def _runs(nexts: list[int | None]) -> dict[str, Any]:
         "ttls": [TTL] * RUNS,
         "held_by_dead": [True] * RUNS,
         "nexts": nexts,
+        "floors": [None] * RUNS,
+        "server": None,
         "token": uuid4(),
         "unheard": [],
     }
@@ -78,12 +80,16 @@ def questions(state: State) -> Iterator[Question]:
     strays = {"ids": state.ids_held(BATCH), "queues": ["held"] * BATCH, "ttls": [0.0] * BATCH}
     found = _indexes(state, "pkey", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_found", strays | {"token": uuid4(), "unheard": []}, found, BATCH)
-    by_key = _indexes(state, "key_idx", "pkey", "timer_id_uq", "Tid Scan")
-    yield Question("claim", "claim_keys", _runs(state.next_of_keys(RUN)), by_key, RUNS * (RUN + LOOK_AHEAD))
+    by_key = _indexes(state, "key_idx", "later_idx", "waiting_idx", "pkey", "timer_id_uq", "Tid Scan")
+    yield Question("keys", "claim_keys", _runs(state.next_of_keys(RUN)), by_key, RUNS * (RUN + LOOK_AHEAD))
+    runs = _runs([None] * RUNS)
+    heads = {"queues": runs["queues"], "keys": runs["keys"], "firsts": [2**62] * RUNS}
+    lower = _indexes(state, "key_idx", "later_idx", "waiting_idx")
+    yield Question("keys", "overtaken", heads, lower, RUNS + state.dead_entries)
     place = {"queues": ["ledger"], "priorities": [0], "floor_ats": [floor], "floor_ids": [0]}
-    yield Question("claim", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
+    yield Question("keys", "find_keys", place | {"quotas": [WINDOW]}, _indexes(state, "key_due_idx"), WINDOW)
     due = {"queues": ["orders", "ledger", "timers"], "priorities": [0] * 3, "keyed": [False, True, False]}
-    yield Question("claim", "next_due", due | {"floor_ats": [now] * 3}, _indexes(state, "claim_idx", "key_due_idx"), 3)
+    yield Question("scan", "next_due", due | {"floor_ats": [now] * 3}, _indexes(state, "claim_idx", "key_due_idx"), 3)
     settle, keyed = _settled(state), _indexes(state, "pkey", "Tid Scan")
     count = len(settle["ids"])
     yield Question("settle", "settle_done", settle, keyed, count)
@@ -91,7 +97,7 @@ def questions(state: State) -> Iterator[Question]:
     yield Question("settle", "lock", settle, _indexes(state, "pkey"), count)
     yield Question("settle", "settle_retry", settle | {"delays": [1.0] * count, "attempts": [1] * count}, keyed, count)
     yield Question("settle", "settle_release", settle | {"uncounted": [1] * count}, keyed, count)
-    yield Question("settle", "settle_parked", settle | {"reasons": ["rejected"] * count}, keyed, count)
+    yield Question("settle", "settle_apart", settle | {"reasons": ["rejected"] * count}, keyed, count)
     texts = ("reasons", "exceptions", "error_types", "error_messages", "tracebacks")
     verdict = {name: ["text"] * count for name in texts} | {"attempts": [1] * count}
     yield Question("settle", "settle_dead", settle | verdict, keyed, count)
@@ -105,21 +111,22 @@ def rounds(state: State) -> Iterator[Question]:
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim", lanes(BEGINNING), claim, BATCH)
     # A key that this process did not hold last is searched for a lease of somebody else's.
-    by_key = _indexes(state, "key_idx", "pkey", "timer_id_uq", "Tid Scan")
-    yield Question("claim", "claim_keys", _runs([None] * RUNS), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
+    by_key = _indexes(state, "key_idx", "later_idx", "waiting_idx", "pkey", "timer_id_uq", "Tid Scan")
+    yield Question("keys", "claim_keys", _runs([None] * RUNS), by_key, RUNS * (RUN + LOOK_AHEAD + state.depth))
     walk = {"queue": "ledger", "after": "", "keys": WINDOW, "ttl": TTL, "held_by_dead": True, "unheard": []}
-    yield Question("claim", "walk_keys", walk, _indexes(state, "key_idx", "timer_id_uq"), WINDOW)
+    walked = _indexes(state, "key_idx", "later_idx", "waiting_idx", "timer_id_uq")
+    yield Question("scan", "walk_keys", walk, walked, WINDOW)
     lane = {"queues": ["ledger", "nothing"], "priorities": [0, 0], "ttls": [TTL] * 2, "held_by_dead": [True] * 2}
-    seen = _indexes(state, "key_due_idx", "key_idx", "timer_id_uq")
-    yield Question("claim", "claimable_keys", lane | {"most": WINDOW, "unheard": []}, seen, WINDOW)
+    seen = _indexes(state, "key_due_idx", "key_idx", "waiting_idx", "timer_id_uq")
+    yield Question("scan", "claimable_keys", lane | {"most": WINDOW, "unheard": []}, seen, WINDOW)
     below = {
         **{"queues": ["orders", "nothing"], "priorities": [0, 0], "from_ats": [BEGINNING] * 2, "from_ids": [0, 0]},
         **{"to_ats": [datetime.now(UTC)] * 2, "to_ids": [0, 0], "ttls": [TTL] * 2, "most": WINDOW, "unheard": []},
     }
     lanes_below = _indexes(state, "claim_idx", "timer_id_uq")
-    yield Question("claim", "claimable", below, lanes_below, 2 * WINDOW)
+    yield Question("scan", "claimable", below, lanes_below, 2 * WINDOW)
     both = _indexes(state, "claim_idx", "key_due_idx")
-    yield Question("claim", "survey", {"queues": ["orders", "ledger", "nothing"]}, both, 3)
+    yield Question("scan", "survey", {"queues": ["orders", "ledger", "nothing"]}, both, 3)
     yield Question("publish", "unprocessed_of_queue", {"queue": "ledger", "limit": BATCH}, both, BATCH)
 
 
@@ -127,6 +134,7 @@ STEADY = (
     "claim",
     "claim_found",
     "claim_keys",
+    "overtaken",
     "find_keys",
     "next_due",
     "settle_done",
@@ -134,7 +142,7 @@ STEADY = (
     "lock",
     "settle_retry",
     "settle_release",
-    "settle_parked",
+    "settle_apart",
     "settle_dead",
     "renew",
     "cancel_timer",

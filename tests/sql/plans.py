@@ -47,9 +47,9 @@ class Plans:
             cursor.execute("begin")
             try:
                 cursor.execute(f"set local plan_cache_mode = {mode}")
-                places = ", ".join(["%s"] * len(statement.parameters))
+                places = f"({', '.join(['%s'] * len(statement.parameters))})" if statement.parameters else ""
                 cursor.execute(
-                    f"explain (analyze, buffers, timing off, format json) execute asked({places})",
+                    f"explain (analyze, buffers, timing off, format json) execute asked{places}",
                     statement.arguments(values),
                 )
                 row = cursor.fetchone()
@@ -85,12 +85,12 @@ def nodes(tree: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _lines(tree: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    told = [str(tree["Node Type"])]
-    told += [
+    reported = [str(tree["Node Type"])]
+    reported += [
         f"{part}: {tree[part]}" for part in ("Index Name", "Relation Name", "Index Cond", "Filter") if part in tree
     ]
-    told.append(f"rows {tree.get('Actual Rows')} × {tree.get('Actual Loops')}")
-    told.append(f"buffers {tree.get('Shared Hit Blocks', 0) + tree.get('Shared Read Blocks', 0)}")
-    yield "  " * depth + ", ".join(told)
+    reported.append(f"rows {tree.get('Actual Rows')} × {tree.get('Actual Loops')}")
+    reported.append(f"buffers {tree.get('Shared Hit Blocks', 0) + tree.get('Shared Read Blocks', 0)}")
+    yield "  " * depth + ", ".join(reported)
     for child in tree.get("Plans", ()):
         yield from _lines(child, depth + 1)

@@ -2,7 +2,8 @@
 
 `young`: rows but no statistics. `churned`: statistics of an empty table, indexes full of dead entries that
 an old snapshot keeps, and a few live rows. `crowded`: half a million rows of many queues, analysed, with every
-key's head leased. Each has the same queues, so that the same statements can be asked in all of them.
+key's head leased. Each has the same queues, so that the same statements can be asked in all of them. `skewed`: a
+million rows of one queue and ten of each of 499 others, for `test_plans_of_overview`.
 """
 
 from collections.abc import Iterator
@@ -140,3 +141,24 @@ def crowded(dsn: str) -> Iterator[State]:
         )
         state.execute("analyze {t}")
         yield replace(state, depth=500)
+
+
+BIG = 1_000_000
+SMALL_QUEUES = 499
+
+
+@contextmanager
+def skewed(dsn: str) -> Iterator[State]:
+    """One queue that has nearly everything, and many that have next to nothing; dead letters likewise."""
+    with _empty(dsn, "skewed") as state:
+        state.fill(BIG, "'big'")
+        state.fill(10 * SMALL_QUEUES, f"'small' || n % {SMALL_QUEUES}")
+        state.fill(20_000, "'big'", next_attempt_at=_LATER, timer_id="'t' || n")
+        state.fill(1000, "'big'", key=_KEY)
+        letter = "original_id, message_id, queue, payload, created_at, failure_reason"
+        state.execute(
+            f"insert into {state.names.dead} ({letter}) select n, gen_random_uuid(),"
+            f" case when n % 100 = 0 then 'small' || n % {SMALL_QUEUES} else 'big' end, '', now(), 'rejected'"
+            " from generate_series(1, 300000) n"
+        )
+        yield state

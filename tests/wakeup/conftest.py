@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.events.table import ListenerReady
+from faststream_outbox.events.types import ListenerReady
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from faststream_outbox.wakeup import notifier
 from tests.publish.ways import plain
@@ -61,22 +61,22 @@ def channel(database_url: URL, table: Table) -> Iterator[Channel]:
 
 async def quiet(client: OutboxClient, seconds: float = 0.2) -> None:
     """Wait until the claimer has slept for so long."""
-    wire: Any = client._claim_wire
-    fetch, calls = wire.fetch, 0
+    connection: Any = client._claim_connection
+    fetch, calls = connection.fetch, 0
 
     async def counted(*args: Any) -> Any:
         nonlocal calls
         calls += 1
         return await fetch(*args)
 
-    wire.fetch = counted
+    connection.fetch = counted
     try:
         seen = -1
         while seen != calls:
             seen = calls
             await asyncio.sleep(seconds)
     finally:
-        wire.fetch = fetch
+        connection.fetch = fetch
 
 
 Sleeper = Callable[..., Any]

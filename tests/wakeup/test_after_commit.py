@@ -23,17 +23,17 @@ class Ear:
     mode = "after_commit"
 
     def __init__(self) -> None:
-        self.told: list[Hint] = []
+        self.reported: list[Hint] = []
 
     def tell(self, hint: Hint) -> None:
-        self.told.append(hint)
+        self.reported.append(hint)
 
     def values(self, notice: Notice) -> dict[str, Any]:
         return {"channel": "unused", "payload": notice.payload, "names": [], "opening": "", "former_index": ""}
 
     @property
     def queues(self) -> list[str | None]:
-        return [hint.queue for hint in self.told]
+        return [hint.queue for hint in self.reported]
 
 
 @pytest.fixture
@@ -52,12 +52,14 @@ def message(queue: str, **fields: Any) -> Envelope:
 
 
 async def test_commit_tells_what_was_published(session: AsyncSession, table: Table, ear: Any) -> None:
-    await publish(session, table, message("a"), message("b", key="k", priority=4), message("a"), wakeups=ear)
-    assert ear.told == []
+    given = message("a"), message("b", key="k", priority=4), message("a")
+    *_, last_id = await publish(session, table, *given, wakeups=ear)
+    assert last_id is not None
+    assert ear.reported == []
     await session.commit()
-    assert ear.told == [
-        Hint("a", count=2, priorities=frozenset((0,)), keyed=False),
-        Hint("b", count=1, priorities=frozenset((4,)), keyless=False),
+    assert ear.reported == [
+        Hint("a", count=2, priorities=frozenset((0,)), keyed=False, last_id=last_id),
+        Hint("b", count=1, priorities=frozenset((4,)), keyless=False, last_id=last_id),
     ]
 
 
@@ -96,7 +98,7 @@ async def test_exception_in_a_transaction_tells_nothing(session: AsyncSession, t
         await fail()
     async with session.begin():
         await session.execute(text("select 1"))
-    assert ear.told == []
+    assert ear.reported == []
 
 
 async def test_closed_session_tells_nothing_also_when_it_is_used_again(
@@ -106,7 +108,7 @@ async def test_closed_session_tells_nothing_also_when_it_is_used_again(
     await session.close()
     await session.execute(text("select 1"))
     await session.commit()
-    assert ear.told == []
+    assert ear.reported == []
 
 
 async def test_failed_commit_tells_nothing(session: AsyncSession, table: Table, ear: Any) -> None:
@@ -118,7 +120,7 @@ async def test_failed_commit_tells_nothing(session: AsyncSession, table: Table, 
     await session.rollback()
     await session.execute(text("select 1"))
     await session.commit()
-    assert ear.told == []
+    assert ear.reported == []
 
 
 async def test_released_savepoint_waits_for_the_commit(session: AsyncSession, table: Table, ear: Any) -> None:
@@ -127,7 +129,7 @@ async def test_released_savepoint_waits_for_the_commit(session: AsyncSession, ta
             async with session.begin_nested():
                 await publish(session, table, message("inner"), wakeups=ear)
             await publish(session, table, message("outer"), wakeups=ear)
-        assert ear.told == []
+        assert ear.reported == []
     assert ear.queues == ["inner", "outer"]
 
 
@@ -159,13 +161,13 @@ async def test_autocommit_tells_every_time(driver_engine: AsyncEngine, table: Ta
     async with autocommit.connect() as connection:
         for number in (1, 2, 3):
             await publish(connection, table, message("a"), wakeups=ear)
-            assert len(ear.told) == number
+            assert len(ear.reported) == number
     async with AsyncSession(autocommit) as session:
         for number in (4, 5):
             await publish(session, table, message("a"), wakeups=ear)
-            assert len(ear.told) == number
+            assert len(ear.reported) == number
         await session.commit()
-    assert len(ear.told) == 5
+    assert len(ear.reported) == 5
 
 
 async def test_bare_connection_tells_nothing_because_nobody_sees_its_commit(
@@ -173,7 +175,7 @@ async def test_bare_connection_tells_nothing_because_nobody_sees_its_commit(
 ) -> None:
     async with engine.begin() as connection:
         await publish(connection, table, message("a"), wakeups=ear)
-    assert ear.told == []
+    assert ear.reported == []
 
 
 async def test_raw_connections_tell_at_once_outside_of_a_transaction_only(
@@ -198,7 +200,7 @@ def test_sync_session_tells_with_its_commit(sync_engine: Engine, table: Table, e
         session.rollback()
         with session.begin():
             publish_sync(session, table, message("kept"), wakeups=ear)
-            assert ear.told == []
+            assert ear.reported == []
     assert ear.queues == ["kept"]
 
 
@@ -218,7 +220,7 @@ async def test_late_commit_asks_for_a_look_below_the_floor(
     published = after_commit.monotonic()
     monkeypatch.setattr(after_commit, "monotonic", lambda: published + after_commit.LATE_SECONDS + 0.1)
     await session.commit()
-    assert [(hint.queue, hint.scan) for hint in ear.told] == [("quick", False), ("slow", True)]
+    assert [(hint.queue, hint.scan) for hint in ear.reported] == [("quick", False), ("slow", True)]
 
 
 async def test_two_sessions_do_not_tell_each_others_messages(engine: AsyncEngine, table: Table, ear: Any) -> None:

@@ -23,6 +23,7 @@ HINTS = st.builds(
     due_in=st.integers(0, 10**12).map(lambda milliseconds: milliseconds / 1000),
     later=st.booleans(),
     scan=st.booleans(),
+    last_id=st.integers(0, 2**63 - 1),
 )
 
 
@@ -89,6 +90,7 @@ def test_merging_does_not_depend_on_the_order(one: Hint, other: Hint, third: Hin
         (Hint("q", due_in=5.0), Hint("q", due_in=5.0), Hint("q", due_in=5.0)),
         (Hint("q", later=True), Hint("q"), Hint("q", later=True)),
         (Hint("q", scan=True), Hint("q"), Hint("q", scan=True)),
+        (Hint("q", last_id=3), Hint("q", last_id=2), Hint("q", last_id=3)),
     ],
 )
 def test_merged_hint_says_what_both_say(one: Hint, other: Hint, both: Hint) -> None:
@@ -113,14 +115,14 @@ STRANGERS = [
     '{"from": "x", "hints": null}',
     '{"from": "x", "hints": [1]}',
     '{"from": "x", "hints": [["q"]]}',
-    '{"from": "x", "hints": [["q", "many", [], 3, 0]]}',
-    '{"from": "x", "hints": [["q", 1, 5, 3, 0]]}',
-    '{"from": "x", "hints": [["q", 1, [], "3", 0]]}',
-    '{"from": "x", "hints": [["q", 1, [], 3, "soon"]]}',
-    '{"from": "x", "hints": [["q", Infinity, [], 3, 0]]}',
-    '{"from": "x", "hints": [["q", 1, [1e999], 3, 0]]}',
+    '{"from": "x", "hints": [["q", "many", [], 3, 0, 0]]}',
+    '{"from": "x", "hints": [["q", 1, 5, 3, 0, 0]]}',
+    '{"from": "x", "hints": [["q", 1, [], "3", 0, 0]]}',
+    '{"from": "x", "hints": [["q", 1, [], 3, "soon", 0]]}',
+    '{"from": "x", "hints": [["q", Infinity, [], 3, 0, 0]]}',
+    '{"from": "x", "hints": [["q", 1, [1e999], 3, 0, 0]]}',
     '{"from": "x", "hints": ' + "[" * 7000 + "]" * 7000 + "}",
-    '{"from": "x", "hints": [["q", ' + "9" * 7000 + ", [], 3, 0]]}",
+    '{"from": "x", "hints": [["q", ' + "9" * 7000 + ", [], 3, 0, 0]]}",
 ]
 
 
@@ -138,8 +140,8 @@ def test_payload_of_a_stranger_is_taken_for_a_name(payload: str) -> None:
     ).map(lambda value: json.dumps({"from": "x", "hints": [value]}))
 )
 @example('{"from": 5, "hints": []}')
-@example('{"from": "x", "hints": [["q", 1, [], 3, NaN]]}')
-@example('{"from": "x", "hints": [["q", 1, [], 3, -Infinity]]}')
+@example('{"from": "x", "hints": [["q", 1, [], 3, NaN, 0]]}')
+@example('{"from": "x", "hints": [["q", 1, [], 3, -Infinity, 0]]}')
 def test_no_payload_raises(payload: str) -> None:
     sender, hints = parsed(payload)
     assert isinstance(sender, str)

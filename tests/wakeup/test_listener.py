@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.events import Event, Events
-from faststream_outbox.events.table import ListenerDeaf, ListenerLost, ListenerReady
+from faststream_outbox.events.types import ListenerDeaf, ListenerLost, ListenerReady
 from faststream_outbox.queue import OutboxClient
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import statements
-from faststream_outbox.sql.wire import Wire
 from faststream_outbox.testing.postgres import PostgresAddress
 from faststream_outbox.wakeup import listener as module
-from faststream_outbox.wakeup.hint import Hint, payloads
+from faststream_outbox.wakeup.hint import Hint, HintReceiver, payloads
 from faststream_outbox.wakeup.listener import Listener
 from tests.publish.ways import plain
 from tests.waiting import eventually
@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "asyncpg": {"server_settings": {"application_name": "my own name"}},
     "psycopg": {"application_name": "my own name"},
 }
-OUR_BACKEND = "application_name = 'my own name'"
+OUR_BACKEND = "application_name like '% my own name'"
 
 
 @pytest.fixture(params=SETTINGS)
@@ -46,30 +46,31 @@ async def named_engine(request: pytest.FixtureRequest, database_url: URL) -> Asy
 class Heard:
     """A running listener, the hints that it received and the events that it told."""
 
-    def __init__(self, listener: Listener, hints: "asyncio.Queue[Hint]", told: "asyncio.Queue[Event]") -> None:
-        self.listener, self.hints, self.told = listener, hints, told
+    def __init__(self, listener: Listener, hints: "asyncio.Queue[Hint]", reported: "asyncio.Queue[Event]") -> None:
+        self.listener, self.hints, self.reported = listener, hints, reported
 
     async def hint(self) -> Hint:
         return await asyncio.wait_for(self.hints.get(), LIMIT)
 
     async def until(self, kind: type[Any]) -> list[Event]:
         """The events up to and including the first of that type."""
-        told: list[Event] = []
-        while not told or not isinstance(told[-1], kind):
-            told.append(await asyncio.wait_for(self.told.get(), LIMIT))
-        return told
+        reported: list[Event] = []
+        while not reported or not isinstance(reported[-1], kind):
+            reported.append(await asyncio.wait_for(self.reported.get(), LIMIT))
+        return reported
 
 
 @asynccontextmanager
 async def listening(engine: AsyncEngine, table: Table, **options: Any) -> AsyncIterator[Heard]:
     hints: asyncio.Queue[Hint] = asyncio.Queue()
-    told: asyncio.Queue[Event] = asyncio.Queue()
+    reported: asyncio.Queue[Event] = asyncio.Queue()
     events = Events()
-    events.subscribe(told.put_nowait)
-    listener = Listener(Wire(engine, **options), Names.of(table), events, hints.put_nowait, OURSELVES)
+    events.subscribe(reported.put_nowait)
+    receiver = HintReceiver(hints.put_nowait, OURSELVES)
+    listener = Listener(DedicatedConnection(engine, **options), Names.of(table), events, receiver, OURSELVES)
     task = asyncio.create_task(listener.run())
     try:
-        yield Heard(listener, hints, told)
+        yield Heard(listener, hints, reported)
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -126,7 +127,7 @@ async def test_strange_payload_does_not_deafen(
         channel.say("orders")
         while await heard.hint() != Hint("orders"):
             pass
-        assert heard.told.empty()
+        assert heard.reported.empty()
 
 
 async def test_killed_connection_is_replaced_at_once(
@@ -156,9 +157,9 @@ async def test_failed_opening_is_tried_again(database_url: URL, table: Table, ch
 
     engine = create_async_engine("postgresql+asyncpg://nowhere.invalid/", async_creator=connect)
     async with listening(engine, table) as heard:
-        told = await heard.until(ListenerReady)
-        assert [type(event) for event in told] == [ListenerLost, ListenerLost, ListenerLost, ListenerReady]
-        assert "not yet" in str(told[0].error)  # type: ignore[union-attr]
+        reported = await heard.until(ListenerReady)
+        assert [type(event) for event in reported] == [ListenerLost, ListenerLost, ListenerLost, ListenerReady]
+        assert "not yet" in str(reported[0].error)  # type: ignore[union-attr]
         assert await heard.hint() == Hint(None)
         channel.say("orders")
         assert await heard.hint() == Hint("orders")
@@ -198,15 +199,15 @@ async def test_listen_dsn_is_dialled_instead_of_the_engines(
 
 def _deafen(monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> Callable[[], None]:
     """LISTEN is accepted and nothing is delivered, as behind a pooler in transaction mode; returns the cure."""
-    listen = Wire.listen
+    listen = DedicatedConnection.listen
 
-    async def nothing(self: Wire, *unused: Any) -> None:
+    async def nothing(self: DedicatedConnection, *unused: Any) -> None:
         await self.fetch(statements("control", Names("outbox", None, ""))["ping"], {})
 
-    monkeypatch.setattr(Wire, "listen", nothing)
+    monkeypatch.setattr(DedicatedConnection, "listen", nothing)
     monkeypatch.setattr(module, "HEARING_TEST", seconds)
     monkeypatch.setattr(module, "DEAF_PAUSE", seconds)
-    return lambda: monkeypatch.setattr(Wire, "listen", listen)
+    return lambda: monkeypatch.setattr(DedicatedConnection, "listen", listen)
 
 
 async def test_deafness_is_told_and_tested_again(
@@ -215,7 +216,7 @@ async def test_deafness_is_told_and_tested_again(
     cure = _deafen(monkeypatch, seconds=0.1)
     async with listening(driver_engine, table) as heard:
         for _ in range(2):
-            assert await asyncio.wait_for(heard.told.get(), LIMIT) == ListenerDeaf("outbox_outbox")
+            assert await asyncio.wait_for(heard.reported.get(), LIMIT) == ListenerDeaf("outbox_outbox")
             assert not heard.listener.is_hearing
         assert heard.hints.empty()
         cure()
@@ -230,14 +231,14 @@ async def test_quiet_connection_is_asked_now_and_then(
     asked: list[str] = []
     async with listening(driver_engine, table) as heard:
         await ready(heard)
-        fetch = Wire.fetch
+        fetch = DedicatedConnection.fetch
 
-        async def failing(self: Wire, statement: Any, values: Any) -> Any:
+        async def failing(self: DedicatedConnection, statement: Any, values: Any) -> Any:
             asked.append(statement.name)
-            monkeypatch.setattr(Wire, "fetch", fetch)
+            monkeypatch.setattr(DedicatedConnection, "fetch", fetch)
             raise TimeoutError("no answer")
 
-        monkeypatch.setattr(Wire, "fetch", failing)
+        monkeypatch.setattr(DedicatedConnection, "fetch", failing)
         (lost,) = await heard.until(ListenerLost)
         assert str(lost.error) == "no answer"  # type: ignore[union-attr]
         await ready(heard)

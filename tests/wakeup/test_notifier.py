@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import Events
-from faststream_outbox.events.table import ConnectionLost
+from faststream_outbox.events.types import ConnectionLost
 from faststream_outbox.publish import publish
 from faststream_outbox.schema.names import Names
 from faststream_outbox.wakeup.hint import Hint, Notice, parsed
@@ -74,13 +74,13 @@ async def test_hints_that_come_within_the_interval_leave_together() -> None:
 
 
 async def test_failed_sending_is_told_and_the_next_hint_is_sent() -> None:
-    post, events, told = Post(), Events(), []
-    events.subscribe(told.append, ConnectionLost)
+    post, events, reported = Post(), Events(), []
+    events.subscribe(reported.append, ConnectionLost)
     notifier = Notifier(post.send, events, "me")
     post.error = OSError("unreachable")
     notifier.push(Hint("a"))
     await notifier.flush()
-    assert [(one.role, one.error) for one in told] == [("notify", post.error)]
+    assert [(one.role, one.error) for one in reported] == [("notify", post.error)]
     post.error = None
     notifier.push(Hint("b"))
     await notifier.flush()
@@ -121,14 +121,14 @@ async def test_two_hundred_commits_at_once_are_fewer_notifications(
 
 
 async def test_publisher_commits_though_nobody_can_be_notified(engine: AsyncEngine, table: Table) -> None:
-    events, told = Events(), []
-    events.subscribe(told.append, ConnectionLost)
+    events, reported = Events(), []
+    events.subscribe(reported.append, ConnectionLost)
     nowhere = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/nothing")
     wakeups = Wakeups(nowhere, Names.of(table), events)
     async with AsyncSession(engine) as session, session.begin():
         await publish(session, table, Envelope(queue="orders", body=b""), wakeups=wakeups)
     await wakeups.notifier(asyncio.get_running_loop()).flush()
-    assert [one.role for one in told] == ["notify"]
+    assert [one.role for one in reported] == ["notify"]
     async with engine.connect() as connection:
         assert len((await connection.execute(table.select())).all()) == 1
 

@@ -9,8 +9,8 @@ from faststream.exceptions import FeatureNotSupportedException, StopConsume
 
 from faststream_outbox import ConstantRetry, TestOutboxBroker
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidOption, OutboxWarning
+from faststream_outbox.testing import fake_session
 from tests.broker.conformance.ways import Seen, Way
 from tests.waiting import eventually
 

@@ -16,9 +16,9 @@ PAGE = HERE.parents[2] / "docs" / "testing.md"
 
 def test_page_lists_the_differences_that_scenarios_show() -> None:
     listed = re.findall(r"<!-- differences of (memory|both) -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
-    told = [(where, line.removeprefix("- ")) for where, lines in listed for line in lines.splitlines()]
+    reported = [(where, line.removeprefix("- ")) for where, lines in listed for line in lines.splitlines()]
     known = [("memory" if len(each.ways) == 1 else "both", each.said) for each in ALL_DIFFERENCES.values()]
-    assert sorted(told) == sorted(known)
+    assert sorted(reported) == sorted(known)
 
 
 @pytest.mark.parametrize("name", ALL_DIFFERENCES)

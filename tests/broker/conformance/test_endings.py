@@ -156,8 +156,8 @@ async def test_dead_letter_keeps_what_the_message_was(way: Way) -> None:
         "queue": "orders", "payload": b"1", "key": "k", "priority": 3, "timer_id": "t", "attempts_count": 1,
     }  # fmt: skip
     assert letter["headers"] == {"tenant": "a", "correlation_id": "c", "content-type": "application/json"}
-    told = {name: letter[name] for name in ("failure_reason", "last_exception", "error_type", "error_message")}
-    assert told == {
+    reported = {name: letter[name] for name in ("failure_reason", "last_exception", "error_type", "error_message")}
+    assert reported == {
         "failure_reason": "retry_terminal", "last_exception": "ValueError('broken')", "error_type": "ValueError",
         "error_message": "broken",
     }  # fmt: skip
@@ -251,7 +251,7 @@ async def test_recorder_of_metrics_hears_what_happens(way: Way) -> None:
         "again": ["dispatched", "nacked_retried", "published"],
         "dead": ["dispatched", "dlq_written", "nacked_terminal", "published"],
     }
-    wanted = sorted((name, queue) for queue, told in names.items() for name in told)
+    wanted = sorted((name, queue) for queue, reported in names.items() for name in reported)
 
     def everything_was_heard() -> bool:
         return sorted(one for one in heard if one[0] != "fetched") == wanted

@@ -128,9 +128,9 @@ async def test_message_of_its_own_key_is_handled_after_the_handler(way: Way, see
 
     async with way.running(broker):
         await way.publish(1, "orders", key="a")
-        told = await seen.first(6)
+        reported = await seen.first(6)
         await way.empty()
-    assert told == [(what, body) for body in (1, 2, 3) for what in ("begins", "ends")]
+    assert reported == [(what, body) for body in (1, 2, 3) for what in ("begins", "ends")]
 
 
 async def test_batch_has_a_key_in_order(way: Way, seen: Seen) -> None:

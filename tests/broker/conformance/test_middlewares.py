@@ -188,8 +188,8 @@ async def test_exception_handler_hears_of_a_decoder_that_fails(way: Way, seen: S
     exceptions = ExceptionMiddleware()
 
     @exceptions.add_handler(ZeroDivisionError)
-    async def told(error: ZeroDivisionError) -> None:
-        seen("told")
+    async def reported(error: ZeroDivisionError) -> None:
+        seen("events")
 
     async def decoder(message: Any) -> Any:
         raise ZeroDivisionError
@@ -202,7 +202,7 @@ async def test_exception_handler_hears_of_a_decoder_that_fails(way: Way, seen: S
 
     async with way.running(broker):
         await way.publish(1, "orders")
-        assert await seen.first() == ["told"]
+        assert await seen.first() == ["events"]
 
 
 async def test_exception_that_nobody_handles_fails_the_message(way: Way) -> None:

@@ -1,11 +1,11 @@
-"""Dead letters for operators: found, counted, mended, put back, deleted."""
+"""Dead letters for operators: found, counted, repaired, put back, deleted."""
 
 from typing import Any
 
 import pytest
 
 from faststream_outbox import NoRetry
-from faststream_outbox.queue.deadletters import DeadLetters, Replay, Selection
+from faststream_outbox.queue.admin.dead_letters import DeadLetters, Replay, Selection
 from tests.broker.conformance.ways import Seen, Way
 
 EVERYTHING = Selection(everything=True)

@@ -62,7 +62,7 @@ async def test_publisher_object_publishes(way: Way, seen: Seen) -> None:
     _collect(broker, "bills", seen)
     publisher = broker.publisher("bills", headers={"static": "1", "both": "publisher"}, key="k", priority=2)
     async with way.running(broker):
-        await way.publish("bill", through=publisher, headers={"both": "call"})
+        await way.publish("bill", caller_connection=publisher, headers={"both": "call"})
         ((body, message),) = await seen.first()
     assert body == "bill"
     assert (message.headers["static"], message.headers["both"]) == ("1", "call")
@@ -194,7 +194,7 @@ async def test_publisher_made_while_the_broker_runs_publishes(way: Way, seen: Se
     _collect(broker, "bills", seen)
     async with way.running(broker):
         publisher = broker.publisher("bills", persistent=False)
-        await way.publish("late", through=publisher)
+        await way.publish("late", caller_connection=publisher)
         ((body, _),) = await seen.first()
     assert body == "late"
 

@@ -62,7 +62,7 @@ async def test_publisher_of_a_router_publishes_with_its_prefix(way: Way) -> None
     publisher = router.publisher("orders")
     broker.include_router(router)
     async with way.running(broker):
-        await way.publish(1, through=publisher)
+        await way.publish(1, caller_connection=publisher)
         assert publisher.queue == "shop.orders"
 
 

@@ -194,7 +194,7 @@ async def test_two_brokers_of_two_tables_do_not_hear_each_other(name: str, seen:
     async with way.running(first, other):
         await way.publish(1, "orders")
         assert [row.payload for row in first.client.rows] == [b"1"]  # type: ignore[attr-defined]
-        await way.publish(2, "orders", through=other)
+        await way.publish(2, "orders", caller_connection=other)
         assert await seen.first() == [2]
 
 

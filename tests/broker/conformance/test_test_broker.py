@@ -9,8 +9,8 @@ from faststream.exceptions import SetupError, SubscriberNotFound
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, TestOutboxBroker
-from faststream_outbox.broker.testing import FakeOutboxClient, fake_session, fake_sync_session
-from faststream_outbox.events.table import Handled
+from faststream_outbox.events.types import Handled
+from faststream_outbox.testing import FakeOutboxClient, fake_session, fake_sync_session
 from tests.broker.conformance.differences import LOOPS
 from tests.broker.conformance.ways import Seen, Way
 

@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker, make_dlq_table, make_outbox_table
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.log import Outbox
 from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox.testing import fake_session
 from tests.broker.conformance.differences import LOOPS, MEMORY
 from tests.waiting import PATIENCE_SECONDS, eventually
 
@@ -118,10 +118,10 @@ class Way:
             yield session
         engine.dispose()
 
-    async def publish(self, *args: Any, through: Any = None, **options: Any) -> Any:
+    async def publish(self, *args: Any, caller_connection: Any = None, **options: Any) -> Any:
         """Publish with the broker, or through a publisher, in a transaction of its own."""
         async with self.transaction() as session:
-            return await (through or self._broker).publish(*args, session=session, **options)
+            return await (caller_connection or self._broker).publish(*args, session=session, **options)
 
     async def publish_batch(self, *args: Any, **options: Any) -> Any:
         assert self._broker is not None

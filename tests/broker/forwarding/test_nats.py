@@ -13,8 +13,8 @@ from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
-from tests.broker.forwarding.nats_server import NatsServer
 from tests.broker.topics.stage import Stage
+from tests.servers.nats_server import NatsServer
 from tests.waiting import eventually
 
 SOON = ConstantRetry(delay_seconds=0.05)
@@ -33,7 +33,7 @@ class LosesAnswers(BaseMiddleware):
 
 
 def forward(broker: OutboxBroker, nats: NatsBroker, **options: Any) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @broker.subscriber("orders", retry_strategy=SOON, **options)
     async def hand_over(number: int) -> int:
         return number
@@ -105,8 +105,8 @@ async def test_a_repeated_message_is_stored_once(
 async def test_two_publishers_of_one_handler_are_no_duplicates(
     shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
 ) -> None:
-    @nats.publisher("shop.letters", stream="shop", timeout=5)
-    @nats.publisher("shop.invoices", stream="shop", timeout=5)
+    @nats.publisher("shop.letters", stream="shop", timeout=30)
+    @nats.publisher("shop.invoices", stream="shop", timeout=30)
     @shop.broker.subscriber("orders", retry_strategy=SOON)
     async def hand_over(number: int) -> int:
         return number
@@ -120,7 +120,7 @@ async def test_two_publishers_of_one_handler_are_no_duplicates(
 async def test_an_id_of_the_handlers_own_is_left_alone(
     shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
 ) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @shop.broker.subscriber("orders", retry_strategy=SOON)
     async def hand_over(number: int) -> NatsResponse:
         return NatsResponse(number, headers={"message_id": "mine", "Nats-Msg-Id": "mine too"})
@@ -137,7 +137,7 @@ async def test_groups_of_a_topic_are_no_duplicates(
 ) -> None:
     for group in ("billing", "search"):
 
-        @nats.publisher("shop.orders", stream="shop", timeout=5)
+        @nats.publisher("shop.orders", stream="shop", timeout=30)
         @stage.broker.subscriber(topic="orders", group=group)
         async def hand_over(number: int) -> int:
             return number
@@ -154,7 +154,7 @@ async def test_groups_of_a_topic_are_no_duplicates(
 async def test_a_topic_is_not_read_before_the_other_broker_runs(
     stage: Stage, nats: NatsBroker, nats_server: NatsServer
 ) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @stage.broker.subscriber(topic="orders", group="billing")
     async def hand_over(number: int) -> int:
         stage.seen.append(number)
@@ -169,14 +169,14 @@ async def test_a_topic_is_not_read_before_the_other_broker_runs(
     await is_stored(nats_server, 3)
     assert stage.seen == [1, 2, 3]
     await stage.broker.stop()
-    assert not await stage.aside()
+    assert not await stage.deferred()
 
 
 @pytest.mark.parametrize("transactional", [False, True])
 async def test_a_message_that_its_handler_acked_waits_until_its_result_is_published(
     shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer, transactional: bool
 ) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @shop.broker.subscriber(
         "orders", retry_strategy=SOON, ack_policy=AckPolicy.MANUAL, transactional=transactional, max_workers=2
     )

@@ -10,15 +10,15 @@ from faststream.nats import NatsBroker
 from faststream_outbox import OutboxBroker
 from faststream_outbox.outcomes.retry import NoRetry
 from tests.broker.effects import EffectsShop
-from tests.broker.forwarding.nats_server import NatsServer
 from tests.broker.topics.stage import Stage
+from tests.servers.nats_server import NatsServer
 from tests.waiting import eventually
 
 
 def forward(broker: OutboxBroker, nats: NatsBroker, seen: list[int], **options: Any) -> None:
     """Forward orders to NATS; whatever fails is a dead letter at once."""
 
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @broker.subscriber("orders", retry_strategy=NoRetry(), **options)
     async def hand_over(number: int) -> int:
         seen.append(number)
@@ -71,7 +71,7 @@ async def test_what_runs_when_the_other_broker_stops_comes_again_uncounted(
 ) -> None:
     entered, go_on = asyncio.Event(), asyncio.Event()
 
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @shop.broker.subscriber("orders", retry_strategy=NoRetry())
     async def hand_over(number: int) -> int:
         entered.set()
@@ -100,7 +100,7 @@ async def test_what_a_topic_delivers_when_the_other_broker_stops_comes_again_unc
 ) -> None:
     entered, go_on = asyncio.Event(), asyncio.Event()
 
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @stage.broker.subscriber(topic="orders", group="billing", retry_strategy=NoRetry(), batch=batch)
     async def hand_over(numbers: Any) -> Any:
         entered.set()
@@ -115,7 +115,7 @@ async def test_what_a_topic_delivers_when_the_other_broker_stops_comes_again_unc
     await eventually(lambda: nats._connection is None, timeout=30)
     go_on.set()
     await stopping
-    assert not await stage.aside()
+    assert not await stage.deferred()
     await app.start()
     await arrived(nats_server, b"[1]" if batch else b"1")
     await app.stop()
@@ -127,7 +127,7 @@ async def test_messages_wait_while_the_other_broker_is_stopped(
 ) -> None:
     handled: list[Any] = []
 
-    @nats.publisher("shop.orders", stream="shop", timeout=5)
+    @nats.publisher("shop.orders", stream="shop", timeout=30)
     @shop.broker.subscriber("orders", retry_strategy=NoRetry(), batch=batch)
     async def hand_over(numbers: Any) -> Any:
         handled.append(numbers)
@@ -161,7 +161,7 @@ async def test_a_handler_that_publishes_by_itself_finds_a_broker_that_was_connec
 
     @shop.broker.subscriber("orders", retry_strategy=NoRetry())
     async def hand_over(number: int) -> None:
-        await nats.publish(number, "shop.orders", stream="shop", timeout=5)
+        await nats.publish(number, "shop.orders", stream="shop", timeout=30)
 
     await shop.publish(1)
     await app.start()

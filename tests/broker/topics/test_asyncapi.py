@@ -99,7 +99,7 @@ def test_title_replaces_the_name_and_what_is_left_out_is_left_out(broker: Outbox
 async def _served(broker: OutboxBroker) -> AsyncGenerator[httpx.AsyncClient, None]:
     app = AsgiFastStream(
         broker,
-        asgi_routes=[("/health", make_ping_asgi(broker, timeout=5.0))],
+        asgi_routes=[("/health", make_ping_asgi(broker, timeout=30.0))],
         asyncapi_path=AsyncAPIRoute("/docs"),
         logger=None,
     )

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from faststream_outbox import ConstantRetry, NoRetry
 from faststream_outbox.annotations import OutboxBatchMessage
-from faststream_outbox.events.table import Died, Handled, Released, Retried, Started
+from faststream_outbox.events.types import Died, Handled, Released, Retried, Started
 from tests.broker.topics.stage import Stage
 
 LATER = ConstantRetry(delay_seconds=1000)
@@ -68,7 +68,7 @@ async def test_messages_may_be_decided_one_by_one(stage: Stage) -> None:
 
     await stage.publish("fine", "reject", "nack", "snooze", keys=["a", "b", "c", "d"])
     await stage.broker.start()
-    found = await stage.has_set_aside("parked", "retry", "retry")
+    found = await stage.has_deferred("parked", "retry", "retry")
     assert [(each.key, each.attempts) for each in found] == [("orders/b", 1), ("orders/c", 1), ("orders/d", 0)]
 
 
@@ -97,7 +97,7 @@ async def test_failed_batch_waits_behind_the_first_of_each_key(stage: Stage) -> 
 
     await stage.publish(1, 10, 2, keys=["a", "b", "a"])
     await stage.broker.start()
-    found = await stage.has_set_aside("retry", "retry", "deferred")
+    found = await stage.has_deferred("retry", "retry", "deferred")
     assert [each.key for each in found] == ["orders/a", "orders/b", "orders/a"]
     assert found[0].error_message == "broken"
 
@@ -121,7 +121,7 @@ async def test_policy_holds_for_a_whole_batch(stage: Stage, policy: AckPolicy, s
     await stage.publish(1, 2, 3, keys=["a", "b", "a"])
     await stage.broker.start()
     await stage.saw(1)
-    await stage.has_set_aside(*states)
+    await stage.has_deferred(*states)
 
 
 async def test_whole_batch_may_be_decided_at_once(stage: Stage) -> None:
@@ -132,7 +132,7 @@ async def test_whole_batch_may_be_decided_at_once(stage: Stage) -> None:
 
     await stage.publish(1, 2, 3, keys=["a", "b", "c"])
     await stage.broker.start()
-    found = await stage.has_set_aside("retry", "retry")
+    found = await stage.has_deferred("retry", "retry")
     assert [each.key for each in found] == ["orders/a", "orders/c"]
 
 
@@ -147,7 +147,7 @@ async def test_blocking_batch_holds_the_key_of_what_is_parked(stage: Stage) -> N
 
     await stage.publish(1, 2, 3, 10, keys=["a", "a", "a", "b"])
     await stage.broker.start()
-    await stage.has_set_aside("parked", "deferred", "deferred")
+    await stage.has_deferred("parked", "deferred", "deferred")
     # The one that failed with its neighbour runs alone before it is parked.
     assert await stage.saw(3) == [[1, 2], [1], [10]]
 
@@ -220,8 +220,8 @@ async def test_poisoned_batch_parks_the_guilty_message_alone(
     positions = await stage.publish(*range(100), keys=[f"order-{number % 20}" for number in range(100)])
     await stage.broker.start()
     await stage.saw(99)
-    (aside,) = await stage.has_set_aside("parked")
-    assert aside.position == positions[poison]
+    (deferral,) = await stage.has_deferred("parked")
+    assert deferral.position == positions[poison]
     assert sorted(stage.seen) == [number for number in range(100) if number != poison]
     for key in range(20):
         of_key = [number for number in stage.seen if number % 20 == key]

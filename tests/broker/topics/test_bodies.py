@@ -68,7 +68,7 @@ async def test_body_is_validated(stage: Stage) -> None:
 
     await stage.broker.start()
     await stage.publish({"id": 1}, {"no": "id"}, key="order-1")
-    await stage.has_set_aside("parked")
+    await stage.has_deferred("parked")
     assert stage.seen == [Order(id=1)]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.events.table import Handled
+from faststream_outbox.events.types import Handled
 from faststream_outbox.schema.log_tables import LogTables
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
@@ -319,8 +319,8 @@ async def test_access_log_names_the_topic(stage: Stage, caplog: pytest.LogCaptur
     await broker.start()
     await stage.publish(1, key="order-1")
     await stage.caught_up()
-    told = [record for record in caplog.records if record.getMessage() == "Processed"]
-    assert [(record.__dict__["queue"], len(record.__dict__["message_id"])) for record in told] == [("orders", 36)]
+    reported = [record for record in caplog.records if record.getMessage() == "Processed"]
+    assert [(record.__dict__["queue"], len(record.__dict__["message_id"])) for record in reported] == [("orders", 36)]
 
 
 async def test_policy_of_the_broker_holds_for_its_topics(stage: Stage) -> None:
@@ -332,7 +332,7 @@ async def test_policy_of_the_broker_holds_for_its_topics(stage: Stage) -> None:
 
     await broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("parked")
+    await stage.has_deferred("parked")
 
 
 async def test_group_in_the_middle_of_what_committed_together_misses_nothing(stage: Stage) -> None:

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, OutboxResponse, TestOutboxBroker, make_outbox_table
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidMessage, InvalidOption, InvalidOptionType
 from faststream_outbox.log import DuplicateMessage, make_log_tables
+from faststream_outbox.testing import fake_session
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, Envelope, OutboxBroker, TestOutboxBroker, make_outbox_table
 from faststream_outbox.annotations import OutboxSession
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import SessionRequired
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.publish import publish
+from faststream_outbox.testing import fake_session
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker
 from faststream_outbox import OutboxRouter as HandlerRouter
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.fastapi import OutboxBatchMessage, OutboxMessage, OutboxRouter, OutboxSession
 from faststream_outbox.fastapi import OutboxBroker as BrokerOfHandler
+from faststream_outbox.testing import fake_session
 from tests.broker.asgi import running
 from tests.broker.topics.stage import Stage
 

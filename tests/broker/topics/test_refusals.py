@@ -9,9 +9,9 @@ from faststream.exceptions import FeatureNotSupportedException, IncorrectState
 from sqlalchemy import MetaData
 
 from faststream_outbox import NoRetry, OutboxBroker, OutboxResponse, OutboxRouter, TestOutboxBroker, make_outbox_table
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption, InvalidOptionType, OutboxWarning
 from faststream_outbox.log import make_log_tables
+from faststream_outbox.testing import fake_session
 from tests.broker.topics.stage import Stage
 
 
@@ -150,7 +150,7 @@ async def test_response_that_only_queues_can_do_fails_its_message(stage: Stage) 
 
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    (parked,) = await stage.has_set_aside("parked")
+    (parked,) = await stage.has_deferred("parked")
     assert "A topic takes no activate_in" in (parked.error_message or "")
 
 

@@ -67,7 +67,7 @@ async def test_secret_of_an_error_is_nowhere(stage: Stage, caplog: pytest.LogCap
         return len(await stage.sql(f"select id from {stage.dlq_table.name}")) == 2
 
     await eventually(both_died)
-    (parked,) = await stage.has_set_aside("parked")
+    (parked,) = await stage.has_deferred("parked")
     await broker.stop()
     letters = await stage.sql(f"select * from {stage.dlq_table.name}")
     for letter in letters:

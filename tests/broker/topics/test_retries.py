@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from faststream.exceptions import NackMessage, RejectMessage
+from faststream import AckPolicy
+from faststream.exceptions import RejectMessage
 
 from faststream_outbox import ConstantRetry, NoRetry
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.events.table import Died, Retried
+from faststream_outbox.events.types import Died, Retried
 from tests.broker.topics.stage import Stage
 
 pytestmark = pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
@@ -28,18 +29,9 @@ async def test_strategy_says_how_often(stage: Stage) -> None:
     failing(stage, 1, retry_strategy=ConstantRetry(delay_seconds=0.02, max_attempts=3))
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    (parked,) = await stage.has_set_aside("parked")
+    (parked,) = await stage.has_deferred("parked")
     assert stage.seen == [1, 1, 1]
     assert (parked.attempts, parked.error_message) == (3, "attempt 3")
-
-
-async def test_strategy_says_when(stage: Stage) -> None:
-    failing(stage, 1, retry_strategy=ConstantRetry(delay_seconds=500))
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    (waiting,) = await stage.has_set_aside("retry")
-    assert waiting.due is not None
-    assert (waiting.due - waiting.updated_at).total_seconds() == pytest.approx(500, abs=5)
 
 
 async def test_event_tells_the_delay_of_the_strategy(stage: Stage) -> None:
@@ -68,20 +60,8 @@ async def test_strategy_that_raises_parks_the_message(stage: Stage) -> None:
     failing(stage, 1, retry_strategy=Broken())
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    (parked,) = await stage.has_set_aside("parked")
+    (parked,) = await stage.has_deferred("parked")
     assert parked.error_message == "broken strategy"
-
-
-async def test_raised_nack_gives_its_own_delay(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        raise NackMessage(delay=500)
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    (waiting,) = await stage.has_set_aside("retry")
-    assert waiting.due is not None
-    assert (waiting.due - waiting.updated_at).total_seconds() == pytest.approx(500, abs=5)
 
 
 async def test_snooze_uses_up_no_attempt(stage: Stage) -> None:
@@ -104,7 +84,7 @@ async def test_parked_message_lets_its_key_go_on(stage: Stage) -> None:
     failing(stage, 1, retry_strategy=NoRetry())
     await stage.broker.start()
     await stage.publish(1, 2, 3, key="order-1")
-    await stage.has_set_aside("parked")
+    await stage.has_deferred("parked")
     assert await stage.saw(3) == [1, 2, 3]
 
 
@@ -112,7 +92,7 @@ async def test_blocking_subscriber_holds_the_key_of_what_is_parked(stage: Stage)
     failing(stage, 1, retry_strategy=NoRetry(), on_dead="block")
     await stage.broker.start()
     await stage.publish(1, 2, 3, 4, keys=["1", "1", "1", "2"])
-    parked, *behind = await stage.has_set_aside("parked", "deferred", "deferred")
+    parked, *behind = await stage.has_deferred("parked", "deferred", "deferred")
     assert [each.key for each in behind] == [parked.key] * 2
     assert await stage.saw(2) == [1, 4]
 
@@ -121,13 +101,13 @@ async def test_blocked_key_stays_so_for_the_next_process(stage: Stage) -> None:
     failing(stage, 1, retry_strategy=NoRetry(), on_dead="block")
     await stage.broker.start()
     await stage.publish(1, 2, key="1")
-    await stage.has_set_aside("parked", "deferred")
+    await stage.has_deferred("parked", "deferred")
     await stage.broker.stop()
     stage.replace()
     failing(stage, 1, retry_strategy=NoRetry(), on_dead="block")
     await stage.broker.start()
     await stage.publish(3, 4, keys=["1", "2"])
-    await stage.has_set_aside("parked", "deferred", "deferred")
+    await stage.has_deferred("parked", "deferred", "deferred")
     await stage.saw(2)
     assert stage.seen == [1, 4]
 
@@ -136,25 +116,25 @@ async def test_resolving_lets_a_blocked_key_go_on_in_order(stage: Stage) -> None
     failing(stage, 1, retry_strategy=NoRetry(), on_dead="block")
     await stage.broker.start()
     await stage.publish(1, 2, 3, key="order-1")
-    parked, *_ = await stage.has_set_aside("parked", "deferred", "deferred")
+    parked, *_ = await stage.has_deferred("parked", "deferred", "deferred")
     await stage.outbox.parked.resolve("billing", parked.position, uri="orders")
     await stage.caught_up()
     assert stage.seen == [1, 2, 3]
 
 
 async def test_parked_message_can_be_tried_again(stage: Stage) -> None:
-    is_mended = False
+    is_repaired = False
 
     @stage.broker.subscriber(topic="orders", group="billing")
     async def handle(body: int) -> None:
         stage.seen.append(body)
-        if not is_mended:
+        if not is_repaired:
             raise RejectMessage
 
     await stage.broker.start()
     (position,) = await stage.publish(1, key="order-1")
-    await stage.has_set_aside("parked")
-    is_mended = True
+    await stage.has_deferred("parked")
+    is_repaired = True
     assert await stage.outbox.parked.retry("billing", "orders") == [position]
     await stage.caught_up()
     assert stage.seen == [1, 1]
@@ -164,7 +144,7 @@ async def test_retry_goes_on_with_the_next_process(stage: Stage) -> None:
     failing(stage, 1, retry_strategy=ConstantRetry(delay_seconds=0.3, max_attempts=2))
     await stage.broker.start()
     await stage.publish(1, 2, key="order-1")
-    await stage.has_set_aside("retry", "deferred")
+    await stage.has_deferred("retry", "deferred")
     await stage.broker.stop()
     later = stage.another()
 
@@ -188,7 +168,7 @@ async def test_first_failure_is_remembered_for_the_strategy(stage: Stage) -> Non
     failing(stage, 1, retry_strategy=Remembering())
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("parked")
+    await stage.has_deferred("parked")
     assert [count for _, count in moments] == [1, 2, 3]
     assert moments[1][0] == moments[2][0]
 
@@ -203,5 +183,61 @@ async def test_handler_that_takes_longer_than_it_may_has_failed(stage: Stage, *,
 
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    (parked,) = await stage.has_set_aside("parked")
+    (parked,) = await stage.has_deferred("parked")
     assert parked.error_type == "TimeoutError"
+
+
+async def test_other_keys_go_on_while_one_waits(stage: Stage) -> None:
+    @stage.broker.subscriber(topic="orders", group="billing", retry_strategy=ConstantRetry(delay_seconds=1000))
+    async def handle(body: str) -> None:
+        if body == "bad":
+            raise ValueError
+        stage.seen.append(body)
+
+    await stage.broker.start()
+    await stage.publish("bad", "behind", "x", "y", "z", keys=["1", "1", "2", "3", "2"])
+    assert await stage.saw(3) == ["x", "y", "z"]
+    await stage.has_deferred("retry", "deferred")
+    await stage.publish("later", key="3")
+    assert await stage.saw(4) == ["x", "y", "z", "later"]
+
+
+async def test_other_groups_do_not_wait_for_a_failure(stage: Stage) -> None:
+    @stage.broker.subscriber(topic="orders", group="billing", retry_strategy=ConstantRetry(delay_seconds=1000))
+    async def bill(body: int) -> None:
+        raise ValueError
+
+    @stage.broker.subscriber(topic="orders", group="mail")
+    async def mail(body: int) -> None:
+        stage.seen.append(body)
+
+    await stage.broker.start()
+    await stage.publish(1, 2, key="order-1")
+    assert await stage.saw(2) == [1, 2]
+    await stage.has_deferred("retry", "deferred")
+
+
+async def test_key_goes_on_in_order_after_its_retry(stage: Stage) -> None:
+    @stage.broker.subscriber(topic="orders", group="billing", retry_strategy=ConstantRetry(delay_seconds=0.05))
+    async def handle(body: int, message: OutboxMessage) -> None:
+        stage.seen.append((body, message.raw_message.deliveries_count))
+        if body == 1 and message.raw_message.deliveries_count < 3:
+            raise ValueError
+
+    await stage.broker.start()
+    await stage.publish(1, 2, 3, key="order-1")
+    await stage.caught_up()
+    assert stage.seen == [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)]
+
+
+async def test_error_is_kept_with_what_is_parked(stage: Stage) -> None:
+    @stage.broker.subscriber(topic="orders", group="billing", ack_policy=AckPolicy.REJECT_ON_ERROR)
+    async def handle(body: int) -> None:
+        raise ValueError("broken")
+
+    await stage.broker.start()
+    await stage.publish(1, key="order-1")
+    (parked,) = await stage.has_deferred("parked")
+    assert (parked.error_type, parked.error_message, parked.attempts) == ("ValueError", "broken", 1)
+    assert parked.traceback is not None
+    assert 'raise ValueError("broken")' in parked.traceback

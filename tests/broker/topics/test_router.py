@@ -137,7 +137,7 @@ async def test_policy_of_a_router_holds_for_its_topics(stage: Stage) -> None:
     stage.broker.include_router(router)
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("parked")
+    await stage.has_deferred("parked")
 
 
 async def test_options_of_a_route_reach_the_engine(stage: Stage) -> None:
@@ -149,7 +149,7 @@ async def test_options_of_a_route_reach_the_engine(stage: Stage) -> None:
     stage.broker.include_router(OutboxRouter(handlers=[route]))
     await stage.broker.start()
     await stage.publish(1, 2, key="order-1")
-    await stage.has_set_aside("parked", "deferred")
+    await stage.has_deferred("parked", "deferred")
     assert stage.seen == [1]
 
 

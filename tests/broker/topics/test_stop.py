@@ -1,4 +1,4 @@
-"""Starting and stopping subscribers of topics: what is in hand finishes, slots are free, nothing comes twice."""
+"""Starting and stopping subscribers of topics: what is in flight finishes, slots are free, nothing comes twice."""
 
 import asyncio
 from typing import Any
@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxSession
-from faststream_outbox.events.table import DrainTimedOut, Released
-from faststream_outbox.log.slots import slot_of
+from faststream_outbox.events.types import DrainTimedOut, Released
+from faststream_outbox.log.sharing.slots import slot_of
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 
@@ -190,11 +190,11 @@ async def test_handler_that_says_so_stops_its_subscriber(stage: Stage) -> None:
 
     await eventually(the_slots_are_free)
     assert stage.seen == [1]
-    assert [each.state for each in await stage.aside()] == ["retry"]
+    assert [each.state for each in await stage.deferred()] == ["retry"]
 
 
 async def test_stopping_leaves_no_connection_of_its_own(stage: Stage, database_url: URL, sync_engine: Engine) -> None:
-    named = {"application_name": "stopped_topics"}
+    named = {"application_name": "stopped"}
     engine = create_async_engine(database_url, connect_args={"server_settings": named})
     broker = stage.another(engine=engine)
     Slow(stage, broker).may_end.set()
@@ -206,7 +206,7 @@ async def test_stopping_leaves_no_connection_of_its_own(stage: Stage, database_u
 
     def no_connection_is_left() -> bool:
         with sync_engine.connect() as connection:
-            asked = "select count(*) from pg_stat_activity where application_name = 'stopped_topics'"
+            asked = "select count(*) from pg_stat_activity where application_name like '%stopped'"
             return not connection.execute(text(asked)).scalar_one()
 
     await eventually(no_connection_is_left)
@@ -238,7 +238,7 @@ async def test_other_member_finishes_when_a_handler_stops_its_subscriber(stage: 
         return [owner for owner, _ in await stage.slots()] == [None]
 
     await eventually(the_slots_are_free)
-    assert [each.state for each in await stage.aside()] == ["retry"]
+    assert [each.state for each in await stage.deferred()] == ["retry"]
 
 
 @pytest.mark.slow

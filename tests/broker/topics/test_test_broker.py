@@ -9,8 +9,8 @@ from sqlalchemy import MetaData
 from faststream_outbox import NoRetry, OutboxBroker, OutboxResponse, OutboxRouter, TestOutboxBroker, make_outbox_table
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.log import make_log_tables
+from faststream_outbox.testing import fake_session
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import ConstantRetry, OutboxBroker, OutboxRouter, TestOutboxBroker, make_outbox_table
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.broker.testing import fake_session
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, OutboxWarning
-from faststream_outbox.events.table import KeyHalted
+from faststream_outbox.events.types import KeyHalted
 from faststream_outbox.log import Outbox, make_log_tables
+from faststream_outbox.testing import fake_session
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 
@@ -82,8 +82,8 @@ async def test_slot_stops_when_too_many_wait(stage: Stage) -> None:
     await eventually(lambda: stage.witness.of(KeyHalted))
 
     async def are_written() -> bool:
-        """The three are set aside, after it was told."""
-        return len(await stage.aside()) == 3
+        """The three are deferred, after it was told."""
+        return len(await stage.deferred()) == 3
 
     await eventually(are_written)
 

@@ -87,7 +87,7 @@ async def test_ending_that_is_no_success_rolls_back(stage: Stage, raised: type[B
 
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("retry")
+    await stage.has_deferred("retry")
     assert (await stage.effect_numbers(), await stage.in_log("bills")) == ([], [])
 
 
@@ -99,7 +99,7 @@ async def test_rejected_message_is_parked_and_its_effects_are_gone(stage: Stage)
 
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("parked")
+    await stage.has_deferred("parked")
     assert await stage.effect_numbers() == []
 
 
@@ -128,7 +128,7 @@ async def test_decision_by_hand_is_the_end_of_the_transaction(stage: Stage, poli
     if is_acked:
         await stage.caught_up()
     else:
-        await stage.has_set_aside("retry")
+        await stage.has_deferred("retry")
     assert await stage.effect_numbers() == ([1] if is_acked else [])
 
 
@@ -141,7 +141,7 @@ async def test_undecided_under_manual_rolls_back(stage: Stage) -> None:
 
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("retry")
+    await stage.has_deferred("retry")
     assert await stage.effect_numbers() == []
 
 
@@ -149,7 +149,7 @@ async def test_undecided_under_manual_rolls_back(stage: Stage) -> None:
 async def test_commit_that_fails_is_tried_again_until_it_succeeds(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, failing_attempts: int
 ) -> None:
-    """Also at the second attempt, when the message comes from those set aside."""
+    """Also at the second attempt, when the message comes from those deferred."""
 
     @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=SOON)
     async def handle(body: int, session: OutboxSession) -> None:
@@ -182,7 +182,7 @@ async def test_constraint_that_fails_at_commit_parks_the_message(stage: Stage) -
 
     await stage.broker.start()
     await stage.publish(1, 2, key="order-1")
-    (parked,) = await stage.has_set_aside("parked")
+    (parked,) = await stage.has_deferred("parked")
     await stage.wrote(2)
     assert "later" in (parked.error_message or "")
 
@@ -216,12 +216,12 @@ async def test_fence_that_fails_leaves_nothing(stage: Stage, monkeypatch: pytest
     monkeypatch.setattr(Reader, "settle_within", broken)
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("retry")
+    await stage.has_deferred("retry")
     assert await stage.effect_numbers() == []
 
 
 async def test_failures_before_a_success_are_kept(stage: Stage) -> None:
-    """What failed in the same batch is set aside in the transaction of the one that follows."""
+    """What failed in the same batch is deferred in the transaction of the one that follows."""
 
     @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=LATER)
     async def handle(body: int, session: OutboxSession) -> None:
@@ -231,7 +231,7 @@ async def test_failures_before_a_success_are_kept(stage: Stage) -> None:
 
     await stage.publish(-1, 2, -3, 4, keys=["a", "b", "c", "a"])
     await stage.broker.start()
-    found = await stage.has_set_aside("retry", "retry", "deferred")
+    found = await stage.has_deferred("retry", "retry", "deferred")
     assert [each.key for each in found] == ["orders/a", "orders/c", "orders/a"]
     assert await stage.effect_numbers() == [2]
 
@@ -262,7 +262,7 @@ async def test_session_of_its_own_is_not_part_of_it(stage: Stage) -> None:
 
     await stage.broker.start()
     await stage.publish(1, key="order-1")
-    await stage.has_set_aside("retry")
+    await stage.has_deferred("retry")
     assert [row["body"] for row in await stage.in_log("bills")] == [b"1"]
 
 
@@ -280,7 +280,7 @@ async def test_key_waits_for_a_message_whose_commit_failed(stage: Stage, monkeyp
 
     await stage.publish(1, 2, 3, keys=["a", "a", "b"])
     await stage.broker.start()
-    await stage.has_set_aside("retry", "deferred")
+    await stage.has_deferred("retry", "deferred")
     await stage.wrote(3)
     assert stage.seen == [1, 3]
 
@@ -300,7 +300,7 @@ async def test_handler_that_is_cancelled_by_a_stop_leaves_nothing_and_no_attempt
     await stage.publish(1, key="order-1")
     await begun.wait()
     await broker.stop()
-    assert (await stage.effect_numbers(), await stage.aside()) == ([], [])
+    assert (await stage.effect_numbers(), await stage.deferred()) == ([], [])
     may_end.set()
     await broker.start()
     await stage.caught_up()

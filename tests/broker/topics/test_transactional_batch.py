@@ -28,12 +28,13 @@ async def test_batch_is_one_transaction(stage: Stage) -> None:
     assert sum(int(row["body"]) for row in await stage.in_log("sums")) == 6
 
 
+@pytest.mark.slow
 async def test_batch_behind_a_waiting_key_loses_nothing(stage: Stage) -> None:
     """One message of the batch may run, the others are deferred: all of them are handled once."""
+    # Long enough for the others to be published and read meanwhile.
+    after = ConstantRetry(delay_seconds=4.0)
 
-    @stage.broker.subscriber(
-        topic="orders", group="billing", transactional=True, batch=True, retry_strategy=ConstantRetry(delay_seconds=0.3)
-    )
+    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, batch=True, retry_strategy=after)
     async def handle(bodies: list[int], session: OutboxSession) -> None:
         stage.seen.append(bodies)
         for body in bodies:
@@ -43,7 +44,7 @@ async def test_batch_behind_a_waiting_key_loses_nothing(stage: Stage) -> None:
 
     await stage.broker.start()
     await stage.publish(1, key="a")
-    await stage.has_set_aside("retry")
+    await stage.has_deferred("retry")
     await stage.publish(2, 10, 3, keys=["a", "b", "a"])
     await stage.caught_up()
     assert stage.seen[:2] == [[1], [10]]
@@ -70,7 +71,7 @@ async def test_message_nacked_in_a_batch_rolls_all_of_it_back(stage: Stage) -> N
 async def test_batch_whose_commit_fails_twice_comes_again_in_order(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second time all of it comes from what was set aside."""
+    """The second time all of it comes from what was deferred."""
 
     @stage.broker.subscriber(topic="orders", group="billing", transactional=True, batch=True, retry_strategy=SOON)
     async def handle(bodies: list[int], session: OutboxSession) -> None:

@@ -1,0 +1,1 @@
+"""A shop whose orders reach NATS, and nothing but wheels to run it."""

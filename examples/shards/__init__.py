@@ -1,0 +1,1 @@
+"""Several databases, one application: `python -m examples.shards`."""

@@ -1,0 +1,1 @@
+"""What commands have found, as blocks to be printed. Pure; one file for each subject."""

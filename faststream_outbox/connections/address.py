@@ -1,0 +1,166 @@
+"""An address that a user wrote down, `listen_dsn`, in the words of each driver.
+
+It is written as libpq writes it or as SQLAlchemy does, for either driver; the driver is the engine's. What it does not
+say is the engine's: user and password, TLS, and whatever else is in `connect_args`. Used by `redirected`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from faststream_outbox.errors import InvalidOption
+
+DEFAULT_PORT = "5432"
+_TRUE, _FALSE = "verify-full", "disable"
+"""What asyncpg means by `ssl=True` and `ssl=False`, in libpq's words."""
+
+# Options of one driver or of SQLAlchemy that the other one would stumble over.
+_OF_ASYNCPG = {
+    "command_timeout",
+    "statement_cache_size",
+    "max_cached_statement_lifetime",
+    "max_cacheable_statement_size",
+}
+_OF_ALCHEMY = {"async_fallback", "prepared_statement_cache_size", "prepared_statement_name_func"}
+_OF_LIBPQ = {
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+    "gssencmode",
+    "sslcompression",
+    "sslsni",
+    "sslcertmode",
+    "load_balance_hosts",
+    "client_encoding",
+    "fallback_application_name",
+}
+# What asyncpg reads from the text of an address alone.
+_IN_TEXT = {
+    "service",
+    "sslmode",
+    "sslcert",
+    "sslkey",
+    "sslrootcert",
+    "sslcrl",
+    "sslpassword",
+    "sslnegotiation",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+}
+_ARGUMENTS_OF_ASYNCPG = {"user", "password", "passfile", "target_session_attrs", "krbsrvname", "gsslib"}
+
+
+class Host(NamedTuple):
+    """A server's name, or the directory of its socket; the port is empty where none is given."""
+
+    name: str
+    port: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server, and what is to be different about connections to it, in libpq's words."""
+
+    hosts: tuple[Host, ...]
+    settings: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, dsn: str) -> "Address":
+        """Read an address."""
+        parts = urlsplit(dsn)
+        if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
+            msg = "listen_dsn is no address of PostgreSQL. Write it as postgresql://user:password@host:5432/database."
+            raise InvalidOption(msg)
+        account, _, places = parts.netloc.rpartition("@")
+        user, _, password = account.partition(":")
+        given = {"user": unquote(user), "password": unquote(password), "dbname": unquote(parts.path[1:])}
+        hosts = [_host(unquote(place)) for place in places.split(",") if place]
+        ports: list[str] = []
+        named: list[Host] = []
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            match name:
+                case "host":
+                    # SQLAlchemy writes `host=one:5432&host=other:5432`, libpq `host=one,other&port=5432,5432`.
+                    named += [_host(place) for place in value.split(",")]
+                case "port":
+                    ports = value.split(",")
+                case "database":
+                    given["dbname"] = value
+                case "ssl":
+                    given["sslmode"] = {"true": _TRUE, "false": _FALSE}.get(value.lower(), value)
+                case "timeout":
+                    given["connect_timeout"] = value
+                case _:
+                    given[name] = value
+        hosts = named or hosts
+        if ports:
+            hosts = [
+                host._replace(port=ports[place % len(ports)]) for place, host in enumerate(hosts or [Host("", "")])
+            ]
+        return cls(tuple(hosts), {name: value for name, value in given.items() if value})
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a socket of this machine, where there is no TLS."""
+        return all(not host.name or host.name.startswith("/") for host in self.hosts)
+
+    def arguments(self, driver: str, inherited: Mapping[str, Any]) -> dict[str, Any]:
+        """What a driver is called with: the engine's arguments, and this address in their place."""
+        kept = {name: value for name, value in inherited.items() if name not in ("host", "hostaddr", "port", "dsn")}
+        if self.settings.get("user", kept.get("user")) != kept.get("user"):
+            # The password of somebody else.
+            kept.pop("password", None)
+            kept.pop("passfile", None)
+        return self._of_asyncpg(kept) if driver == "asyncpg" else self._of_libpq(kept)
+
+    def _of_libpq(self, kept: dict[str, Any]) -> dict[str, Any]:
+        place: dict[str, str] = {}
+        if self.hosts:
+            place = {"host": ",".join(host.name for host in self.hosts)}
+            place["port"] = ",".join(host.port or DEFAULT_PORT for host in self.hosts)
+        foreign = _OF_ASYNCPG | _OF_ALCHEMY
+        given = {**place, **self.settings}
+        return kept | {name: value for name, value in given.items() if name not in foreign}
+
+    def _of_asyncpg(self, kept: dict[str, Any]) -> dict[str, Any]:
+        if any(host.name for host in self.hosts):
+            kept["host"] = [host.name for host in self.hosts]
+        if any(host.port for host in self.hosts):
+            kept["port"] = [int(host.port or DEFAULT_PORT) for host in self.hosts]
+        if "sslmode" in self.settings:
+            # An argument would go before what the text says.
+            kept.pop("ssl", None)
+            kept.pop("direct_tls", None)
+        text: dict[str, str] = {}
+        server: dict[str, str] = {}
+        for name, value in self.settings.items():
+            if name in _IN_TEXT:
+                text[name] = value
+            elif name in _ARGUMENTS_OF_ASYNCPG:
+                kept[name] = value
+            elif name == "dbname":
+                kept["database"] = value
+            elif name == "connect_timeout":
+                kept["timeout"] = float(value)
+            elif name in _OF_ASYNCPG:
+                kept[name] = float(value) if name == "command_timeout" else int(value)
+            elif name not in _OF_ALCHEMY | _OF_LIBPQ:
+                server[name] = value
+        if text:
+            kept["dsn"] = f"postgresql://?{urlencode(text)}"
+        if server:
+            kept["server_settings"] = {**(kept.get("server_settings") or {}), **server}
+        return kept
+
+
+def _host(place: str) -> Host:
+    if place.startswith(("/", "@")):
+        return Host(place, "")
+    if place.startswith("["):
+        name, _, port = place[1:].partition("]")
+        return Host(name, port.removeprefix(":"))
+    name, colon, port = place.rpartition(":")
+    return Host(name, port) if colon and ":" not in name else Host(place, "")

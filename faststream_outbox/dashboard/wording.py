@@ -1,0 +1,103 @@
+"""Numbers, times and names as people read them. Pure; the filters of the templates."""
+
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from markupsafe import Markup
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+# Control characters, and those that turn the direction of the text around: a stranger's name could look like another.
+_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def visible(value: object) -> object:
+    """Text with its invisible characters written out; everything that a template prints goes through it."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+
+
+def number(value: float) -> str:
+    """12,345"""
+    return f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Something a second: 0.4, 12, 1,250."""
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if 0.05 <= value < 10 else f"{value:,.0f}"
+
+
+def counted(value: int, is_estimate: bool) -> str:
+    """A number that may be a lower bound: 10,000+."""
+    return f"{value:,}+" if is_estimate and value else f"{value:,}"
+
+
+def seconds(value: float) -> str:
+    """The two largest units of a time: 850 ms, 12 s, 4 min 10 s, 3 h 5 min, 2 d 4 h."""
+    if value <= 0:
+        return "0 s"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    whole = int(value)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    for large, small, names in ((_DAY, _HOUR, "dh"), (_HOUR, _MINUTE, ("h", "min")), (_MINUTE, 1, ("min", "s"))):
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large} {names[0]}" + (f" {rest} {names[1]}" if rest else "")
+    return f"{whole} s"
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago, or in how long."""
+    if moment is None:
+        return "never"
+    distance = (now - moment).total_seconds()
+    if abs(distance) < 1:
+        return "now"
+    said = seconds(abs(distance))
+    if _MINUTE <= abs(distance) < _HOUR:
+        # Seconds of minutes would only flicker.
+        said = said.partition(" min")[0] + " min"
+    return f"{said} ago" if distance > 0 else f"in {said}"
+
+
+def stamp(moment: datetime | None) -> str:
+    """2026-03-01 12:30:05 UTC"""
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def size(value: int) -> str:
+    """512 B, 4.1 kB, 2.0 MB"""
+    amount = float(value)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def plural(count: int, word: str, many: str | None = None) -> str:
+    """1 message, 2 messages"""
+    return f"{count:,} {word if count == 1 else many or word + 's'}"
+
+
+def anchor(*parts: object) -> str:
+    """An id of an element that is the same at the next poll, whatever strangers call their queues."""
+    return "x" + sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+FILTERS = {
+    "number": number,
+    "rate": rate,
+    "seconds": seconds,
+    "stamp": stamp,
+    "size": size,
+    "plural": plural,
+}

@@ -1,0 +1,1 @@
+"""What operators do with groups and with the log: positions, retention, partitions."""

@@ -1,0 +1,1 @@
+"""The one order of the log: the sequencer makes ticks, the timeline reads them."""

@@ -1,0 +1,1 @@
+"""How members of a group share its slots: slots, spans, leases."""

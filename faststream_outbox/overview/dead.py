@@ -1,0 +1,34 @@
+"""Dead letters, to look at: what failed alike, and the letters of a selection. Replaying is `queue.DeadLetters`."""
+
+from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox.envelope import read_headers
+from faststream_outbox.options import check_count
+from faststream_outbox.queue.admin.dead_letters import DeadLetter, ErrorGroup, Selection
+from faststream_outbox.schema.names import Names
+from faststream_outbox.sql import statements
+from faststream_outbox.sql.queue_rows import DeadGroupRow, DeadLetterRow
+from faststream_outbox.sql.rows import named
+
+MOST_GROUPED = 100_000
+"""Dead letters that are grouped: the newest."""
+
+
+async def fetch_groups(connection: DedicatedConnection, names: Names) -> list[ErrorGroup]:
+    """The newest dead letters that failed alike."""
+    rows = await connection.fetch(statements("overview", names)["group_newest_dead"], {"most": MOST_GROUPED})
+    return [ErrorGroup(*row) for row in named(DeadGroupRow, rows)]
+
+
+async def fetch_letters(
+    connection: DedicatedConnection, names: Names, selection: Selection, limit: int, after: int
+) -> list[DeadLetter]:
+    """Dead letters by id."""
+    check_count("limit", limit)
+    values = selection.values() | {"limit": limit, "after": after}
+    rows = await connection.fetch(statements("overview", names)["dead_after"], values)
+    return [as_letter(row) for row in named(DeadLetterRow, rows)]
+
+
+def as_letter(row: DeadLetterRow) -> DeadLetter:
+    """The dead letter of a row."""
+    return DeadLetter(**{**row._asdict(), "headers": read_headers(row.headers)})

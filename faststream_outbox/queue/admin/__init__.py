@@ -1,0 +1,1 @@
+"""What operators do with queues: dead letters, pause and resume."""

@@ -1,0 +1,99 @@
+"""Keys that may have messages to claim, each in its turn, and the keys that are in flight.
+
+At most one run of a key is in flight in this process; the claim itself sees to it across processes. A
+key whose run is settled goes to the back of the line, so that a deep key does not starve the others.
+Pure. Part of a `ClaimPlan`; used by `keyed` and by the worker.
+"""
+
+Key = tuple[str, str]
+"""Queue and key."""
+
+LOW_PRIORITY_TURN = 10
+"""Every so many turns the lowest priority goes first."""
+NEVER = float("-inf")
+
+
+class KeyRing:
+    """The line of keys, by priority."""
+
+    __slots__ = ("_again", "_in_flight", "_line", "_next", "_places", "_turn")
+
+    def __init__(self) -> None:
+        self._line: dict[int, dict[Key, None]] = {}
+        self._places: dict[Key, int] = {}
+        self._in_flight: dict[Key, int] = {}
+        self._again: dict[Key, int] = {}
+        self._next: dict[Key, tuple[int, int]] = {}
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def found(self, key: Key, priority: int) -> None:
+        """The key has a message that is due; a key in flight is asked for again when its run is settled."""
+        if key in self._in_flight:
+            self._again[key] = max(priority, self._again.get(key, priority))
+        elif priority > self._places.get(key, NEVER):
+            self._leave(key)
+            self._places[key] = priority
+            self._line.setdefault(priority, {})[key] = None
+
+    def _leave(self, key: Key) -> None:
+        priority = self._places.pop(key, None)
+        if priority is not None:
+            line = self._line[priority]
+            del line[key]
+            if not line:
+                del self._line[priority]
+
+    def take(self, room: int, executors: int | None = None) -> dict[Key, int]:
+        """The next keys to ask for, each with its priority: the highest first, and now and then the lowest.
+
+        There is room for so many messages. A key that is known to have several takes up to one executor's share:
+        longer runs of fewer keys cost less, and leave the others to other processes.
+        """
+        taken: dict[Key, int] = {}
+        share, left = 1 if executors is None else max(1, room // executors), room
+        while left > 0 and self._places:
+            self._turn += 1
+            pick = min if self._turn % LOW_PRIORITY_TURN == 0 else max
+            priority = pick(self._line)
+            key = next(iter(self._line[priority]))
+            self._leave(key)
+            taken[key] = priority
+            _, known = self._next.get(key, (None, 1))
+            left -= min(share, known)
+        return taken
+
+    def hold(self, key: Key, messages: int, next_id: int | None = None, left: int = 1) -> None:
+        """A run of so many messages of the key is in flight; the next one, if there is one, and how many were seen."""
+        self._in_flight[key] = self._in_flight.get(key, 0) + messages
+        if next_id is None:
+            self._next.pop(key, None)
+        else:
+            self._next[key] = (next_id, max(1, left))
+
+    def is_held(self, key: Key) -> bool:
+        """Whether messages of the key are in flight."""
+        return key in self._in_flight
+
+    def settled(self, key: Key, priority: int, *, more: bool) -> bool:
+        """One message of the key is settled; True if the key should be asked for again."""
+        left = self._in_flight.get(key, 0) - 1
+        if more:
+            self._again[key] = priority
+        if left > 0:
+            self._in_flight[key] = left
+            return False
+        self._in_flight.pop(key, None)
+        again = self._again.pop(key, None)
+        if again is None:
+            self._next.pop(key, None)
+            return False
+        self.found(key, again)
+        return True
+
+    def next_of(self, key: Key) -> int | None:
+        """The message that stood behind the last run of a key just taken, if that run was this worker's."""
+        number, _ = self._next.pop(key, (None, 0))
+        return number

@@ -1,0 +1,12 @@
+"""Relay: messages of queues and topics go on to Kafka, RabbitMQ, NATS, Redis, SQS or whatever has a `Transport`.
+
+`broker.relay("orders", to=nats.publisher("shop.orders", stream="shop"))`. A message is removed, or a topic's group
+moves past it, only after the other broker has confirmed it. In order per key, parallel across keys.
+"""
+
+from faststream_outbox.relay.message import RelayMessage
+from faststream_outbox.relay.relay import Relay
+from faststream_outbox.relay.status import RelayStatus
+from faststream_outbox.relay.transport import Refused, Result, Sent, Transport, Unavailable
+
+__all__ = ["Refused", "Relay", "RelayMessage", "RelayStatus", "Result", "Sent", "Transport", "Unavailable"]

@@ -1,0 +1,49 @@
+"""What is pasted says what was meant, whatever strangers have named things."""
+
+import psycopg
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import URL
+
+from faststream_outbox.doctor import repairs
+from faststream_outbox.doctor.spoken import counted, duration, first_line, quote, size
+from tests.publish.ways import plain
+
+TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), max_size=20)
+
+
+@given(text=TEXTS)
+def test_literal_is_one_line_of_what_can_be_seen(text: str) -> None:
+    written = repairs.literal(text)
+    assert "\n" not in written
+    assert "\x1b" not in written
+
+
+def test_literals_mean_their_text(database_url: URL) -> None:
+    texts = [
+        "plain",
+        "it's",
+        "back\\slash",
+        "two\nlines",
+        "\x1b[31m'; drop table outbox; --\\",
+        "\u202e",
+        "Ω %s :x {y}",
+    ]
+    with psycopg.connect(plain(database_url)) as connection:
+        found = [connection.execute(f"select {repairs.literal(text)}".encode()).fetchone() for text in texts]
+    assert found == [(text,) for text in texts]
+
+
+def test_names_in_python_are_quoted() -> None:
+    assert repairs.delete_group('a"); import os', "u").endswith("""delete('a"); import os', 'u')""")
+
+
+def test_what_is_said() -> None:
+    assert [duration(seconds) for seconds in (0.5, 1, 61, 7200, 200_000)] == [
+        "less than a second", "1 second", "1 minute", "2 hours", "2 days",
+    ]  # fmt: skip
+    assert [counted(number, "row") for number in (0, 1, 12_000)] == ["0 rows", "1 row", "12,000 rows"]
+    assert [size(number) for number in (10, 2048, 3 * 2**30, 2**60)] == ["10 bytes", "2.0 kB", "3.0 GB", "1048576.0 TB"]
+    assert quote("a\nb\x1b") == "a b\\x1b"
+    assert len(quote("x" * 1000)) == 200
+    assert first_line(ValueError()) == "ValueError"

@@ -1,0 +1,380 @@
+"""Retention: what is old and read goes, and nothing that anybody may still need."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox.errors import InvalidOption
+from faststream_outbox.log import (
+    Outbox,
+    OutboxMessage,
+    SequenceBehind,
+    make_log_tables,
+)
+from faststream_outbox.log.admin import floor, retention, retention_lock
+from faststream_outbox.log.sharing.slots import slot_of
+from faststream_outbox.outcomes.retry import NoRetry
+from tests.log.opened import Collector, delivered
+from tests.log.rig import LogRig
+
+NOW = timedelta(0)
+
+
+async def left(rig: LogRig) -> list[int]:
+    return await rig.committed()
+
+
+async def test_read_and_old_goes(driver_rig: LogRig) -> None:
+    await driver_rig.put("k", 1, 2, 3)
+    await delivered(driver_rig.outbox, "g")
+    await driver_rig.put("k", 4)
+    await delivered(driver_rig.outbox, "g")
+    cleaned = await driver_rig.outbox.clean(older_than=NOW)
+    assert cleaned.messages >= 3
+    assert set(await left(driver_rig)) <= {4}
+
+
+async def test_young_stays(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    await delivered(rig.outbox, "g")
+    await rig.put("k", 2)
+    await delivered(rig.outbox, "g")
+    assert (await rig.outbox.clean(older_than=timedelta(hours=1))).messages == 0
+    assert await left(rig) == [1, 2]
+
+
+async def test_unread_of_the_slowest_group_stays(rig: LogRig) -> None:
+    for number in range(6):
+        await rig.put("k", number)
+        await rig.sequence()
+    await delivered(rig.outbox, "fast")
+    await rig.outbox.dispatch(Collector(), "slow", batch_size=2)
+    await rig.outbox.clean(older_than=NOW)
+    assert set(await left(rig)) >= {3, 4, 5, 6}
+    assert await delivered(rig.outbox, "slow") == [2, 3, 4, 5]
+
+
+async def test_group_that_has_never_read_holds_nothing_back(rig: LogRig) -> None:
+    await rig.put("k", 1, 2)
+    await rig.sequence()
+    assert (await rig.outbox.clean(older_than=NOW)).messages == 2
+    await rig.put("k", 3)
+    async with AsyncSession(rig.engine) as session, session.begin():
+        await rig.outbox.seek(session, "earliest", "g", create=True)
+    assert (await rig.outbox.clean(older_than=NOW)).messages == 0
+
+
+async def test_unread_late_message_stays_though_its_number_is_small(rig: LogRig) -> None:
+    late = await rig.writer()
+    await late.publish("late", "late")
+    for number in range(3):
+        await rig.put("k", number)
+        await delivered(rig.outbox, "g")
+    await late.commit()
+    await rig.sequence()
+    await rig.outbox.clean(older_than=NOW)
+    assert await delivered(rig.outbox, "g") == ["late"]
+
+
+async def test_message_in_an_open_transaction_stays(rig: LogRig) -> None:
+    late = await rig.writer()
+    await late.publish("late", "late")
+    for number in range(3):
+        await rig.put("k", number)
+        await delivered(rig.outbox, "g")
+    await rig.outbox.clean(older_than=NOW)
+    await late.commit()
+    assert await delivered(rig.outbox, "g") == ["late"]
+
+
+async def test_message_that_is_set_aside_stays(rig: LogRig) -> None:
+    outbox = await rig.another(retry_strategy=NoRetry())
+    await rig.put("k", "bad")
+
+    async def bad(message: OutboxMessage) -> None:
+        raise ValueError(message.payload)
+
+    await outbox.dispatch(bad, "g")
+    for number in range(3):
+        await rig.put("k", number)
+        await delivered(outbox, "g")
+    await outbox.clean(older_than=NOW)
+    (parked,) = await outbox.parked.list("g")
+    assert parked.message is not None
+    assert parked.message.payload == "bad"
+
+
+async def test_not_sequenced_stays(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    await rig.outbox.clean(older_than=NOW)
+    assert await delivered(rig.outbox, "g") == [1]
+
+
+async def test_dead_group_stops_holding_messages_back_and_that_is_told(rig: LogRig) -> None:
+    for number in range(4):
+        await rig.put("k", number)
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
+    await delivered(rig.outbox, "alive")
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    cleaned = await rig.outbox.clean(older_than=NOW)
+    assert cleaned.messages >= 3
+    assert [(event.group, event.uri) for event in rig.reported(events.GroupExpired)] == [("dead", "")]
+    assert rig.reported(events.GroupExpired)[0].idle_seconds > 39 * 86400
+
+
+async def test_dead_group_that_comes_back_reads_what_is_left(rig: LogRig) -> None:
+    for number in range(4):
+        await rig.put("k", number)
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
+    await delivered(rig.outbox, "alive")
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    await rig.outbox.clean(older_than=NOW)
+    await rig.put("k", "new")
+    assert (await delivered(rig.outbox, "dead"))[-1] == "new"
+
+
+async def test_share_that_nobody_reads_holds_messages_back_while_its_group_lives(rig: LogRig) -> None:
+    """One of two static shares is down for long: its group is alive, so nothing of it may go in silence."""
+    low = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") <= 127)
+    high = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") > 127)
+    for number in range(3):
+        await rig.put(low, f"low{number}")
+        await rig.put(high, f"high{number}")
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "g", worker_id=1, num_workers=2, batch_size=1)
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days'")
+    while await rig.outbox.dispatch(Collector(), "g", worker_id=0, num_workers=2):
+        pass
+    await rig.outbox.clean(older_than=NOW)
+    assert rig.reported(events.GroupExpired) or len(await delivered(rig.outbox, "g")) == 2
+
+
+async def test_deletes_in_slices(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SLICE", 10)
+    await rig.put("k", *range(95))
+    await delivered(rig.outbox, "g")
+    await rig.put("k", "last")
+    await delivered(rig.outbox, "g")
+    assert (await rig.outbox.clean(older_than=NOW)).messages >= 95
+
+
+async def test_slice_that_takes_too_long_is_tried_with_half_as_many(
+    rig: LogRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.put("k", *range(30))
+    await delivered(rig.outbox, "g")
+    fetch_each, limits = DedicatedConnection.fetch_each, list[int]()
+
+    async def slowly(connection: DedicatedConnection, steps: Any, **options: Any) -> Any:
+        limit = steps[-1][1].get("limit", 0) if steps[-1][0].name == "delete_slice" else 0
+        limits.append(limit)
+        if limit > 5:
+            raise TimeoutError
+        return await fetch_each(connection, steps, **options)
+
+    # What takes long is not mistaken for somebody who seeks.
+    monkeypatch.setattr(retention_lock, "LONGEST_WAIT", -1.0)
+    monkeypatch.setattr(retention, "SLICE", 20)
+    monkeypatch.setattr(DedicatedConnection, "fetch_each", slowly)
+    assert (await rig.outbox.clean(older_than=NOW)).messages >= 29
+    assert [limit for limit in limits if limit][:4] == [20, 10, 5, 5]
+
+
+async def test_ticks_go_with_their_messages(rig: LogRig) -> None:
+    for number in range(5):
+        await rig.put("k", number)
+        await delivered(rig.outbox, "g")
+    cleaned = await rig.outbox.clean(older_than=NOW)
+    assert cleaned.ticks >= 4
+    assert len(await rig.ask("select tick from {ticks}")) <= 1
+    await rig.put("k", "next")
+    assert await delivered(rig.outbox, "g") == ["next"]
+    assert await delivered(rig.outbox, "new group") == ["next"]
+
+
+async def parked_first(rig: LogRig, count: int) -> Outbox:
+    """A log whose first message is parked and whose next ones, each in a tick of its own, are read and deleted."""
+    outbox = await rig.another(retry_strategy=NoRetry())
+    await rig.put("k", "bad")
+
+    async def bad(message: OutboxMessage) -> None:
+        raise ValueError(message.payload)
+
+    await outbox.dispatch(bad, "g")
+    for number in range(count):
+        await rig.put("k", number)
+        await rig.sequence(outbox)
+    assert await delivered(outbox, "g") == list(range(count))
+    await outbox.clean(older_than=NOW)
+    return outbox
+
+
+async def test_message_that_is_set_aside_keeps_its_own_tick_and_no_other(rig: LogRig) -> None:
+    await parked_first(rig, 5)
+    assert [row["tick"] for row in await rig.ask("select tick from {ticks} order by 1")] == [1, 6]
+    assert await left(rig) == [1]
+
+
+async def test_replay_over_ticks_that_went_away_reads_each_message_once(rig: LogRig) -> None:
+    """Whoever has read the ticks before still knows those that are gone."""
+    outbox = await parked_first(rig, 5)
+    await rig.put("k", "next")
+    await rig.sequence(outbox)
+    collector = Collector()
+    for _ in range(5):
+        await outbox.dispatch(collector, "replay", batch_size=2)
+    assert collector.payloads == ["bad", "next"]
+
+
+async def test_slow_group_that_comes_back_during_a_cleaning_finds_what_it_has_not_read(
+    rig: LogRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for dead when it was found out what must stay."""
+    monkeypatch.setattr(retention, "SLICE", 2)
+    for number in range(8):
+        await rig.put("k", number)
+        await rig.sequence()
+    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
+    await delivered(rig.outbox, "alive")
+    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    fetch_each, slices = DedicatedConnection.fetch_each, list[int]()
+
+    async def with_a_return(connection: DedicatedConnection, steps: Any, **options: Any) -> Any:
+        rows = await fetch_each(connection, steps, **options)
+        if steps[-1][0].name == "delete_slice" and not slices:
+            slices.append(1)
+            await rig.ask("update {offsets} set updated_at = now() where consumer_group = 'dead'")
+        return rows
+
+    monkeypatch.setattr(DedicatedConnection, "fetch_each", with_a_return)
+    await rig.outbox.clean(older_than=NOW)
+    assert await delivered(rig.outbox, "dead") == list(range(2, 8))
+
+
+async def test_floor_is_found_over_many_portions_of_ticks(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest unread number may be in the last tick."""
+    monkeypatch.setattr(floor, "PORTION", 2)
+    late = await rig.writer()
+    await late.publish("late", "late")
+    await rig.put("k", "read")
+    await delivered(rig.outbox, "g")
+    for number in range(5):
+        await rig.put("k", number)
+        await rig.sequence()
+    await late.commit()
+    await rig.sequence()
+    await rig.outbox.clean(older_than=NOW)
+    assert await delivered(rig.outbox, "g") == [*range(5), "late"]
+
+
+@pytest.mark.slow
+async def test_cleaning_an_empty_log_does_nothing(rig: LogRig) -> None:
+    cleaned = await rig.outbox.clean(older_than=NOW)
+    assert (cleaned.messages, cleaned.ticks) == (0, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"older_than": timedelta(-1)}, {"group_expires_after": timedelta(0)}])
+async def test_time_that_is_none_is_refused(rig: LogRig, wrong: dict[str, timedelta]) -> None:
+    with pytest.raises(InvalidOption):
+        await rig.outbox.clean(**wrong)
+
+
+@pytest.fixture
+async def parts(engine: AsyncEngine) -> AsyncIterator[LogRig]:
+    """A log of partitions of ten positions each."""
+    tables = make_log_tables(MetaData(), "parted", "parted_offsets", partitioned=True)
+    async with LogRig.made(engine, tables=tables) as rig:
+        await rig.outbox.partitions(10).ensure(ahead=2)
+        yield rig
+
+
+async def names(rig: LogRig) -> list[str]:
+    statement = "select relname from pg_inherits join pg_class on oid = inhrelid where inhparent = 'parted'::regclass"
+    return sorted(row["relname"] for row in await rig.ask(statement))
+
+
+async def test_partitions_are_made_ahead_of_the_numbers(parts: LogRig) -> None:
+    assert await names(parts) == ["parted_p0", "parted_p1", "parted_p2", "parted_rest"]
+    await parts.put("k", *range(15))
+    assert await parts.outbox.partitions(10).ensure(ahead=2) == ["parted_p3"]
+    assert await parts.outbox.partitions(10).ensure(ahead=2) == []
+    assert await delivered(parts.outbox, "g") == list(range(15))
+
+
+@pytest.mark.slow
+async def test_partition_that_is_read_and_old_is_dropped_and_others_stay(parts: LogRig) -> None:
+    for number in range(25):
+        await parts.put("k", number)
+        await parts.sequence()
+    await delivered(parts.outbox, "g")
+    assert (await parts.outbox.clean(older_than=timedelta(hours=1))).partitions == 0
+    dropped = await parts.outbox.partitions(10).drop(NOW)
+    assert dropped == ["parted_p0", "parted_p1"]
+    await parts.put("k", "next")
+    assert await delivered(parts.outbox, "g") == ["next"]
+
+
+async def test_partition_with_an_unread_message_is_not_dropped(parts: LogRig) -> None:
+    for number in range(15):
+        await parts.put("k", number)
+        await parts.sequence()
+    await parts.outbox.dispatch(Collector(), "g", batch_size=5)
+    assert (await parts.outbox.clean(older_than=NOW)).partitions == 0
+    assert await delivered(parts.outbox, "g") == list(range(5, 15))
+
+
+@pytest.mark.slow
+async def test_message_that_is_set_aside_keeps_its_own_partition_and_no_other(parts: LogRig) -> None:
+    for number in range(35):
+        await parts.put("k", number)
+        await parts.sequence()
+        await parts.outbox.partitions(10).ensure(ahead=2)
+    await delivered(parts.outbox, "g")
+    await parts.ask(
+        "insert into {deferred} (consumer_group, uri, position, tick, slot, key, state) "
+        "values ('g', '', 15, 15, 0, 'k', 'parked')"
+    )
+    assert await parts.outbox.partitions(10).drop(NOW) == ["parted_p0", "parted_p2"]
+
+
+async def test_duplicate_in_a_partitioned_log_can_be_ignored(parts: LogRig) -> None:
+    await parts.put("k", 1, event_id="same")
+    try:
+        async with AsyncSession(parts.engine) as session, session.begin():
+            again = OutboxMessage("k", 2, {"event_id": "same"})
+            token = await parts.outbox.publish(session, again, on_duplicate="ignore")
+    except IntegrityError as error:
+        pytest.fail(f"on_duplicate='ignore' aborted the transaction: {error.orig}")
+    assert token.positions == ()
+
+
+async def test_plain_log_has_no_partitions(rig: LogRig) -> None:
+    with pytest.raises(InvalidOption):
+        rig.outbox.partitions()
+
+
+async def test_setup_of_a_log_that_exists_changes_nothing(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    await delivered(rig.outbox, "g")
+    again: Outbox = await rig.another()
+    await again.setup()
+    assert await delivered(again, "g") == []
+    assert (await rig.put("k", 2)).positions == (2,)
+
+
+async def test_number_that_is_taken_is_not_left_out_of_a_partitioned_log(parts: LogRig) -> None:
+    """A copy without its sequence: the message would be gone without a word, also where duplicates are ignored."""
+    await parts.put("k", 1)
+    await parts.ask("select setval('{sequence_name}', 1, false)")
+    with pytest.raises(SequenceBehind):
+        async with AsyncSession(parts.engine) as session, session.begin():
+            await parts.outbox.publish(session, OutboxMessage("k", 2), on_duplicate="ignore")

@@ -1,0 +1,322 @@
+"""Groups: leases with epochs, spans that stay a partition of the slots, takeover, shares that change."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from faststream_outbox.log import Outbox, OutboxMessage
+from faststream_outbox.log.executor import BatchRun
+from faststream_outbox.log.reader import Reader
+from faststream_outbox.log.sharing.slots import slot_of
+from faststream_outbox.outcomes.outcome import DONE, Outcome, Retry
+from faststream_outbox.outcomes.retry import ConstantRetry
+from faststream_outbox.sql import statements
+from tests.log.opened import Collector, drain
+from tests.log.rig import LogRig, covers
+from tests.waiting import eventually
+
+
+async def take_over(rig: LogRig, group: str = "g") -> Reader:
+    """Another member that has everything, because the leases of whoever had it are over."""
+    await rig.ask("update {offsets} set until = now() - interval '1 s' where consumer_group = :group", group=group)
+    await rig.ask("delete from {members} where consumer_group = :group", group=group)
+    successor = await rig.reader(group, outbox=await rig.another())
+    await successor.join()
+    return successor
+
+
+async def cursors(rig: LogRig, group: str = "g") -> set[tuple[int, int]]:
+    return {(span["tick"], span["position"]) for span in await rig.spans(group)}
+
+
+async def succeed(_: Any) -> Outcome:
+    return DONE
+
+
+async def fail(_: Any) -> Outcome:
+    return Retry(3600.0)
+
+
+@pytest.fixture
+async def zombie(rig: LogRig) -> Reader:
+    """A member with a batch in flight, whose lease was taken over."""
+    await rig.put("k", 1, 2)
+    await rig.sequence()
+    reader = await rig.reader()
+    await reader.join()
+    return reader
+
+
+async def test_zombie_does_not_advance(rig: LogRig, zombie: Reader) -> None:
+    batch = await zombie.next_batch()
+    assert batch is not None
+    await take_over(rig)
+    await BatchRun(zombie, batch).run(succeed)
+    assert await cursors(rig) == {(0, 0)}
+
+
+async def test_zombie_puts_nothing_aside(rig: LogRig, zombie: Reader) -> None:
+    batch = await zombie.next_batch()
+    assert batch is not None
+    await take_over(rig)
+    await BatchRun(zombie, batch).run(fail)
+    assert await rig.deferrals() == []
+    assert await cursors(rig) == {(0, 0)}
+
+
+async def test_zombie_settles_nothing_that_was_set_aside(rig: LogRig, zombie: Reader) -> None:
+    batch = await zombie.next_batch()
+    assert batch is not None
+    await BatchRun(zombie, batch).run(fail)
+    await rig.ask("update {deferred} set due = now()")
+    await zombie.arrange()
+    waiting = await zombie.next_batch()
+    assert waiting is not None
+    assert waiting.is_deferred
+    await take_over(rig)
+    await BatchRun(zombie, waiting).run(succeed)
+    assert [row["state"] for row in await rig.deferrals()] == ["retry", "deferred"]
+
+
+async def test_zombie_notices_when_it_renews(rig: LogRig, zombie: Reader) -> None:
+    await take_over(rig)
+    await zombie.renew()
+    assert not zombie.leases.spans
+
+
+async def test_zombie_neither_releases_nor_joins_nor_cuts(rig: LogRig, zombie: Reader) -> None:
+    await take_over(rig)
+    before = await rig.spans()
+    await zombie.leases.isolate(17)
+    await zombie.leases._join()
+    await zombie.leases.release()
+    assert await rig.spans() == before
+
+
+async def test_member_that_was_given_up_for_dead_reads_nothing_until_it_has_a_share(
+    rig: LogRig, zombie: Reader
+) -> None:
+    """Looking for messages must not bring back slots that a renewal has found lost."""
+    await rig.put("x/1", *range(5))
+    await rig.sequence()
+    fetch = zombie.client.connection.fetch
+    seen: list[str] = []
+
+    async def losing(statement: Any, values: Any) -> Any:
+        rows = await fetch(statement, values)
+        seen.append(statement.name)
+        if statement.name == "fetch":
+            zombie.leases.lose(list(zombie.leases.spans.values()))
+        return rows
+
+    zombie.group = type(zombie.group)("g", "nothing of this kind")
+    zombie.client.connection.fetch = losing  # type: ignore[method-assign]
+    try:
+        await zombie.next_batch(is_idle=True)
+    finally:
+        zombie.client.connection.fetch = fetch  # type: ignore[method-assign]
+    assert "fetch" in seen
+    assert not zombie.leases.spans
+
+
+@pytest.mark.parametrize("members", [2, 3, 5, 16])
+async def test_members_share_every_slot_once(rig: LogRig, members: int) -> None:
+    readers = [await rig.reader(outbox=await rig.another()) for _ in range(members)]
+    for _ in range(3):
+        for reader in readers:
+            await reader.join()
+    assert covers(await rig.spans())
+    sizes = [reader.leases.size for reader in readers]
+    assert sum(sizes) == 256
+    assert max(sizes) <= -(-256 // members)
+
+
+async def test_members_that_join_at_once_share_every_slot_once(rig: LogRig) -> None:
+    readers = [await rig.reader(outbox=await rig.another()) for _ in range(6)]
+    for _ in range(4):
+        await asyncio.gather(*(reader.join() for reader in readers))
+        assert covers(await rig.spans())
+    assert sum(reader.leases.size for reader in readers) == 256
+
+
+async def test_slots_of_a_dead_member_are_all_taken_however_many_are_left(rig: LogRig) -> None:
+    """Its leases may outlive its membership, as it wrote more often than it beat."""
+    readers = [await rig.reader(outbox=rig.outbox) for _ in range(32)]
+    for _ in range(2):
+        for reader in readers:
+            await reader.join()
+    assert {reader.leases.size for reader in readers} == {8}
+    dead = readers.pop()
+    await rig.ask("delete from {members} where member = :me", me=dead.leases.me)
+    for reader in readers:
+        await reader.renew()
+    for reader in readers:
+        if reader.is_unsettled:
+            await reader.join()
+    await rig.ask("update {offsets} set until = now() - interval '1 s' where owner = :me", me=dead.leases.me)
+    for _ in range(3):
+        for reader in readers:
+            await reader.renew()
+            if reader.is_unsettled:
+                await reader.join()
+    assert sum(reader.leases.size for reader in readers) == 256
+
+
+@pytest.mark.slow
+async def test_takeover_after_a_crash_does_not_wait_for_a_poll(rig: LogRig) -> None:
+    ttl = 1.0
+    dead = await rig.reader(outbox=await rig.another(), lease_ttl_seconds=ttl)
+    await dead.join()
+    await rig.put("k", 1)
+    collector, stop = Collector(), asyncio.Event()
+    alive = await rig.another(lease_ttl_seconds=ttl)
+    running = asyncio.create_task(alive.run(collector, "g", stop_event=stop, poll_interval=3600.0))
+    await eventually(lambda: collector.payloads == [1])
+    stop.set()
+    await running
+
+
+async def test_slots_of_a_member_that_leaves_are_free_at_once(rig: LogRig) -> None:
+    leaving = await rig.reader(outbox=await rig.another(), lease_ttl_seconds=3600)
+    await leaving.join()
+    await leaving.leave()
+    other = await rig.reader(outbox=await rig.another())
+    await other.join()
+    assert other.leases.size == 256
+    assert await rig.ask("select count(*) as n from {members}") == [{"n": 1}]
+
+
+async def test_graceful_leave_wakes_those_who_stay(rig: LogRig) -> None:
+    first, second = await rig.another(lease_ttl_seconds=60), await rig.another(lease_ttl_seconds=60)
+    stops = [asyncio.Event(), asyncio.Event()]
+    collectors = [Collector(), Collector()]
+    running = [
+        asyncio.create_task(outbox.run(collector, "g", stop_event=stop, poll_interval=60.0))
+        for outbox, collector, stop in zip((first, second), collectors, stops, strict=True)
+    ]
+
+    async def held() -> list[int]:
+        rows = await rig.ask("select sum(hi - lo + 1)::int as n from {offsets} where owner is not null group by owner")
+        return [row["n"] for row in rows]
+
+    async def is_shared() -> bool:
+        return await held() == [128, 128]
+
+    await eventually(is_shared)
+    stops[0].set()
+    await running[0]
+
+    async def has_all() -> bool:
+        return await held() == [256]
+
+    await eventually(has_all)
+    stops[1].set()
+    await running[1]
+
+
+async def read_share(outbox: Outbox, index: int, count: int, collector: Collector, batches: int = 1) -> None:
+    for _ in range(batches):
+        await outbox.dispatch(collector, "g", worker_id=index, num_workers=count, batch_size=3)
+
+
+@pytest.mark.slow
+async def test_shares_that_change_lose_nothing_and_reorder_nothing(rig: LogRig) -> None:
+    """Two workers, then three, then one; each time after unequal progress."""
+    keys = [f"kafka://orders/{number}" for number in range(40)]
+    for number in range(5):
+        for key in keys:
+            await rig.put(key, number)
+    collector = Collector()
+    await read_share(rig.outbox, 0, 2, collector, batches=9)
+    await read_share(rig.outbox, 1, 2, collector, batches=2)
+    await read_share(rig.outbox, 2, 3, collector, batches=5)
+    await read_share(rig.outbox, 0, 3, collector, batches=1)
+    assert covers(await rig.spans())
+    await drain(rig.outbox, collector, "g")
+    assert {key: collector.of(key) for key in keys} == {key: [0, 1, 2, 3, 4] for key in keys}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 7, 16])
+async def test_static_shares_deliver_every_message_once(rig: LogRig, count: int) -> None:
+    for number in range(300):
+        await rig.put(f"k{number}", number)
+    collector = Collector()
+    for index in range(count):
+        await drain(rig.outbox, collector, "g", worker_id=index, num_workers=count)
+    assert sorted(collector.payloads) == list(range(300))
+
+
+async def test_share_that_somebody_else_holds_is_left_alone(rig: LogRig) -> None:
+    other = await rig.reader(outbox=await rig.another(), fixed=(0, 127))
+    await other.arrange()
+    low = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") <= 127)
+    high = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") > 127)
+    await rig.put(low, "low")
+    await rig.put(high, "high")
+    collector = Collector()
+    await drain(rig.outbox, collector, "g")
+    assert collector.payloads == ["high"]
+
+
+async def test_cursor_advances_over_what_the_filter_does_not_match(rig: LogRig) -> None:
+    await rig.put("other", *range(50))
+    collector = Collector()
+    await drain(rig.outbox, collector, "g", "mine")
+    assert collector.payloads == []
+    assert {span["position"] for span in await rig.spans("g", "mine")} == {50}
+
+
+async def test_messages_behind_a_long_unmatched_stretch_are_found(rig: LogRig) -> None:
+    for _ in range(5):
+        await rig.put("other", *range(1000))
+    await rig.put("mine/1", "found")
+    collector = Collector()
+    await drain(rig.outbox, collector, "g", "mine", batch_size=10)
+    assert collector.payloads == ["found"]
+
+
+async def test_group_that_starts_at_the_end_reads_only_what_comes(rig: LogRig) -> None:
+    outbox = await rig.another(start="latest")
+    await rig.put("k", "old")
+    collector = Collector()
+    assert not await outbox.dispatch(collector, "g")
+    await rig.put("k", "new")
+    await drain(outbox, collector, "g")
+    assert collector.payloads == ["new"]
+
+
+async def test_key_blocked_by_one_member_is_blocked_for_its_successor(rig: LogRig) -> None:
+    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
+    await rig.put("k", 1)
+
+    async def bad(message: OutboxMessage) -> None:
+        raise ValueError(message.payload)
+
+    await outbox.dispatch(bad, "g")
+    await rig.put("k", 2)
+    collector = Collector()
+    await drain(await rig.another(), collector, "g")
+    assert collector.payloads == []
+    assert [row["state"] for row in await rig.deferrals()] == ["retry", "deferred"]
+
+
+async def test_sign_of_life_waits_for_no_other_member(rig: LogRig) -> None:
+    """Two that took each other for dead, and each began with its own row, would wait for each other for ever."""
+    sql = statements("group", rig.outbox.client.names)["heartbeat"]
+    first, second = uuid4(), uuid4()
+    values = {"group": "g", "uri": "", "ttl": 15.0}
+    for member in (first, second):
+        await rig.ask(
+            "insert into {members} (consumer_group, uri, member, until) values ('g', '', :me, now() - interval '1 h')",
+            me=member,
+        )
+    late = await rig.writer()
+    await late.connection.exec_driver_sql("select 1 from outbox_members where member = $1 for update", (first,))
+    async with asyncio.timeout(20):
+        await rig.outbox.client.connection.fetch(sql, {**values, "me": second})
+    await late.rollback()
+    await rig.outbox.client.connection.fetch(sql, {**values, "me": second})
+    assert [row["member"] for row in await rig.ask("select member from {members}")] == [second]

@@ -1,0 +1,216 @@
+"""One message: its state and why, who holds it, and what becomes of a search that takes too long."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Engine, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox.errors import QuestionTimedOut
+from faststream_outbox.overview import MessageStatus, Overview, message
+from faststream_outbox.overview.message import spoken
+from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker, pause
+from tests.cases import each
+from tests.overview.conftest import APART, EXPIRED, LATER, LEASED, Fill
+
+
+async def asked(overview: Overview, id_: int | UUID) -> MessageStatus:
+    found = await overview.message(id_)
+    assert found is not None
+    return found
+
+
+async def test_message_that_is_not_there_is_none(overview: Overview) -> None:
+    for wanted in (1, -1, 2**63, 2**80, uuid4()):
+        assert await overview.message(wanted) is None
+
+
+async def test_ready_message(overview: Overview, fill: Fill) -> None:
+    (id_,) = fill(1, next_attempt_at="now() - interval '3 hours'")
+    found = await asked(overview, id_)
+    assert (found.state, found.holder_id, found.waits_for, found.dead_letter) == ("ready", None, None, None)
+    assert found.why == "It has been due for 3 hours, and nobody has claimed it."
+    assert found.message is not None
+    assert (found.message.id, found.message.payload) == (id_, b"body")
+
+
+async def test_message_is_found_by_its_message_id(overview: Overview, fill: Fill, sync_engine: Engine) -> None:
+    first, *_ = fill(50)
+    with sync_engine.begin() as connection:
+        message_id = connection.execute(text("select message_id from outbox where id = :id"), {"id": first}).scalar()
+    found = await asked(overview, message_id)
+    assert found.message is not None
+    assert found.message.id == first
+
+
+async def test_message_whose_lease_has_ended_is_ready(overview: Overview, fill: Fill) -> None:
+    (id_,) = fill(1, **EXPIRED)
+    found = await asked(overview, id_)
+    assert found.state == "ready"
+    assert found.holder is None
+    assert f"since worker {found.holder_id} last renewed its lease, 24 hours ago" in found.why
+
+
+async def test_scheduled_message(overview: Overview, fill: Fill) -> None:
+    (timer,) = fill(1, timer_id="'t'", **LATER)
+    assert (await asked(overview, timer)).why.startswith("Its timer is due in 60 minutes")
+    (retry,) = fill(1, attempts_count="3", last_attempt_at="now()", **LATER)
+    found = await asked(overview, retry)
+    assert found.state == "scheduled"
+    assert found.why.startswith("Its next attempt after 3 failed is due in 60 minutes")
+
+
+async def test_message_that_was_set_apart(overview: Overview, fill: Fill) -> None:
+    (id_,) = fill(1, **APART)
+    assert "set apart" in (await asked(overview, id_)).why
+
+
+async def test_message_of_a_paused_queue(overview: Overview, fill: Fill, engine: AsyncEngine, table: Table) -> None:
+    (id_,) = fill(1)
+    (later,) = fill(1, **LATER)
+    await pause(OutboxClient(engine, table, log=None), "orders")
+    found = await asked(overview, id_)
+    assert (found.state, found.why) == ("paused", "Its queue 'orders' is paused.")
+    assert (await asked(overview, later)).why.endswith("Its queue 'orders' is paused.")
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({}, "nobody has claimed that yet"),
+        (LEASED, "is being handled"),
+        (LATER | {"attempts_count": "1", "last_attempt_at": "now()", "deliveries_count": "1"}, "tried again in 60 min"),
+    ],
+)
+async def test_message_waits_for_the_head_of_its_key(
+    overview: Overview, fill: Fill, head: dict[str, str], said: str
+) -> None:
+    fill(1, key="'other'")
+    (first,) = fill(1, key="'k'", **head)
+    _, last = fill(2, key="'k'")
+    found = await asked(overview, last)
+    assert (found.state, found.waits_for) == ("blocked", first)
+    assert found.why.startswith(f"Message {first} of its key 'k' comes first")
+    assert said in found.why
+
+
+async def test_head_of_a_key_waits_for_nobody(overview: Overview, fill: Fill) -> None:
+    fill(1, key="'k'", timer_id="'t'", **LATER)
+    first, _ = fill(2, key="'k'")
+    assert (await asked(overview, first)).state == "ready"
+
+
+async def test_dead_letter_of_the_key_is_mentioned(overview: Overview, fill: Fill, bury: Callable[..., Any]) -> None:
+    (letter,) = bury(1, key="'k'")
+    (id_,) = fill(1, key="'k'")
+    assert f"dead letter {letter} of its key" in (await asked(overview, id_)).why
+
+
+async def test_dead_message_is_found_by_the_id_that_it_had_and_by_its_message_id(
+    overview: Overview, bury: Callable[..., Any]
+) -> None:
+    bury(10, error_type="'ValueError'", attempts_count="4")
+    found = await asked(overview, 1003)
+    assert found.state == "dead"
+    assert found.dead_letter is not None
+    assert found.dead_letter.original_id == 1003
+    assert "4 attempts" in found.why
+    assert "'rejected': ValueError" in found.why
+    assert (await asked(overview, found.dead_letter.message_id)).dead_letter == found.dead_letter
+
+
+async def test_pause_is_no_message(overview: Overview, engine: AsyncEngine, table: Table, sync_engine: Engine) -> None:
+    await pause(OutboxClient(engine, table, log=None), "orders", create=True)
+    with sync_engine.begin() as connection:
+        id_ = connection.execute(text("select id from outbox")).scalar_one()
+    assert await overview.message(id_) is None
+
+
+async def test_holder_is_the_process_that_has_the_lease(overview: Overview, engine: AsyncEngine, table: Table) -> None:
+    held, may_end = asyncio.Event(), asyncio.Event()
+    ids: list[int] = []
+
+    async def handle(claim: Claim) -> Done:
+        ids.append(claim.id)
+        held.set()
+        await may_end.wait()
+        return DONE
+
+    client = OutboxClient(engine, table, log=None)
+    worker = Worker(engine, table, "orders", handle, client=client, min_fetch_interval=0.05)
+    async with engine.begin() as connection:
+        await connection.execute(text("insert into outbox (queue, payload) values ('orders', '')"))
+    await worker.start()
+    await asyncio.wait_for(held.wait(), 30)
+    found = await asked(overview, ids[0])
+    may_end.set()
+    await worker.stop()
+    assert (found.state, found.holder_id) == ("leased", client.identity.worker_id)
+    assert found.holder is not None
+    assert (found.holder.pid, found.holder.leases) == (os.getpid(), 1)
+    assert "claim" in found.holder.roles
+    assert f"process {os.getpid()}" in found.why
+
+
+async def test_holder_that_is_gone_is_still_named(overview: Overview, fill: Fill) -> None:
+    (id_,) = fill(1, acquired_token="'3f2a9c1b-0000-4000-8000-000000000000'", acquired_at="now()")
+    found = await asked(overview, id_)
+    assert (found.state, found.holder, found.holder_id) == ("leased", None, "3f2a9c1b")
+    assert "The server knows no connection of it now" in found.why
+
+
+async def test_search_goes_on_from_slice_to_slice(
+    overview: Overview, fill: Fill, monkeypatch: pytest.MonkeyPatch, sync_engine: Engine
+) -> None:
+    monkeypatch.setattr(message, "SLICE", 7)
+    ids = fill(30)
+    with sync_engine.begin() as connection:
+        rows = connection.execute(text("select id, message_id from outbox order by id")).all()
+    for id_, message_id in (rows[0], rows[6], rows[7], rows[29]):
+        found = await asked(overview, message_id)
+        assert found.message is not None
+        assert found.message.id == id_
+    assert await overview.message(uuid4()) is None
+    assert len(ids) == 30
+
+
+async def test_search_that_takes_too_long_says_how_far_it_got(
+    engine: AsyncEngine, table: Table, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(30)
+    monkeypatch.setattr(message, "SLICE", 7)
+    overview = Overview(engine, table=table, timeout=60)
+    asking: Any = overview._connection
+    fetch, slices = asking.fetch, 0
+
+    async def slow(statement: Any, values: Any) -> Any:
+        nonlocal slices
+        slices += statement.name == "search_messages"
+        if slices == 3:
+            raise QuestionTimedOut("too slow")
+        return await fetch(statement, values)
+
+    monkeypatch.setattr(asking, "fetch", slow)
+    with pytest.raises(QuestionTimedOut, match=r"not among the newest 14 rows.*by their id"):
+        await overview.message(uuid4())
+    await overview.close()
+
+
+@each(
+    ("time", "said"),
+    [
+        (timedelta(seconds=-5), "0.0 seconds"),
+        (timedelta(seconds=1.26), "1.3 seconds"),
+        (timedelta(seconds=119), "119.0 seconds"),
+        (timedelta(minutes=2), "2 minutes"),
+        (timedelta(hours=47), "47 hours"),
+        (timedelta(days=48), "48 days"),
+    ],
+)
+def test_time_is_spoken(time: timedelta, said: str) -> None:
+    assert spoken(time) == said

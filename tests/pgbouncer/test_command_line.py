@@ -1,0 +1,32 @@
+"""The command line behind a pooler, by its address alone."""
+
+import pytest
+from sqlalchemy import URL
+
+from faststream_outbox.cli.address import make_engine
+from faststream_outbox.cli.given_app import Given
+from faststream_outbox.cli.place import Where, find
+from faststream_outbox.queue import DeadLetters, OutboxClient, Selection
+from tests.cli.conftest import stage
+from tests.cli.stage import Stage
+
+__all__ = ["stage"]
+
+
+@pytest.mark.pgbouncer
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_finds_tables_and_replays(driver: str, pooler: URL, stage: Stage) -> None:
+    stage.sql("truncate outbox, outbox_dlq")
+    stage.bury(3)
+    engine = make_engine(pooler.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False))
+    try:
+        # Twice: a statement that was left on a server connection would be in the way.
+        for _ in range(2):
+            async with engine.connect() as connection:
+                place = await find(Given(engine), Where(), connection)
+        assert place.table is not None
+        letters = DeadLetters(OutboxClient(engine, place.table, dlq_table=place.dlq_table))
+        assert (await letters.replay(Selection(everything=True))).replayed == 3
+    finally:
+        await engine.dispose()

@@ -1,0 +1,125 @@
+"""Timers and retries under a key: in their place by id once they are due, and in nobody's way before."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from faststream_outbox import events
+from faststream_outbox.queue import DONE, Claim, ConstantRetry, Outcome
+from faststream_outbox.sql import statements
+from tests.queue.rig import Rig
+
+MANY = 150
+"""More than are read and sorted."""
+FEW = 20
+
+TIMERS = (
+    "insert into {t} (queue, key, payload, created_at, next_attempt_at) select 'orders', 'k', '1',"
+    " now() - interval '1 h', now() + make_interval(secs => :due_in - n) from generate_series(1, :count) n"
+)
+"""The last of them by id is the first to fall due."""
+AT_ONCE = "insert into {t} (queue, key, payload) select 'orders', 'k', '1' from generate_series(1, :count)"
+LEASE = "update {t} set acquired_token = gen_random_uuid(), acquired_at = now(), deliveries_count = 1 where id = :id"
+
+
+def asked(run: int) -> Mapping[str, Any]:
+    key = {"queues": ["orders"], "keys": ["k"], "runs": [run], "ttls": [60.0], "held_by_dead": [True]}
+    return key | {"nexts": [None], "floors": [None], "server": None, "token": str(uuid4()), "unheard": []}
+
+
+async def claim(rig: Rig, run: int) -> list[int]:
+    statement = statements("keys", rig.client.names)["claim_keys"]
+    async with rig.engine.begin() as connection:
+        rows = await connection.exec_driver_sql(statement.dollar, statement.arguments(asked(run)))
+        return sorted(row[0] for row in rows)
+
+
+async def ids(rig: Rig) -> list[int]:
+    return [row["id"] for row in await rig.rows()]
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+async def test_due_timers_are_taken_by_id_among_the_others(rig: Rig, count: int) -> None:
+    await rig.sql(AT_ONCE, count=2)
+    await rig.sql(TIMERS, count=count, due_in=-10.0)
+    await rig.sql(AT_ONCE, count=2)
+    await rig.sql("update {t} set next_attempt_at = now(), last_attempt_at = now() where id = 2")
+    assert await claim(rig, run=15) == (await ids(rig))[:15]
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+async def test_timers_that_wait_are_passed_over(rig: Rig, count: int) -> None:
+    await rig.sql(TIMERS, count=count, due_in=3600.0)
+    await rig.sql(TIMERS, count=count, due_in=-10.0)
+    await rig.sql(AT_ONCE, count=2)
+    assert await claim(rig, run=15) == (await ids(rig))[count : count + 15]
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+async def test_a_key_is_not_taken_while_one_of_its_timers_is_in_hand(rig: Rig, count: int) -> None:
+    await rig.sql(AT_ONCE, count=2)
+    await rig.sql(TIMERS, count=count, due_in=-10.0)
+    await rig.sql(LEASE, id=(await ids(rig))[-1])
+    assert await claim(rig, run=1) == []
+
+
+async def test_a_timer_in_hand_holds_its_key_when_the_clock_was_set_back(rig: Rig) -> None:
+    await rig.sql(TIMERS, count=1, due_in=2.0)
+    await rig.sql(LEASE, id=1)
+    await rig.sql(AT_ONCE, count=1)
+    assert await claim(rig, run=1) == []
+
+
+async def test_timers_that_wait_cost_the_key_nothing(rig: Rig) -> None:
+    await rig.sql(TIMERS, count=3000, due_in=3600.0 * 24)
+    await rig.sql(AT_ONCE, count=2)
+    async with rig.engine.connect() as connection:
+        cost = await rig.explain("keys", "claim_keys", asked(run=1), connection)
+    assert cost.rows <= 10, cost
+    assert cost.buffers <= 100, cost
+
+
+@pytest.mark.parametrize("statement", ["claimable_keys", "walk_keys"])
+async def test_looking_for_the_head_of_a_key_reads_no_timers_that_wait(rig: Rig, statement: str) -> None:
+    await rig.sql(TIMERS, count=3000, due_in=3600.0 * 24)
+    await rig.sql(AT_ONCE, count=2)
+    values: dict[str, Mapping[str, Any]] = {
+        "claimable_keys": {"queues": ["orders"], "priorities": [0], "ttls": [60.0], "held_by_dead": [True], "most": 10},
+        "walk_keys": {"queue": "orders", "after": "", "keys": 10, "ttl": 60.0, "held_by_dead": True},
+    }
+    async with rig.engine.connect() as connection:
+        cost = await rig.explain("scan", statement, values[statement] | {"unheard": []}, connection)
+    assert cost.rows <= 10, cost
+
+
+async def test_a_timer_that_failed_holds_what_came_after_it(rig: Rig) -> None:
+    seen: list[bytes] = []
+
+    async def handle(claim: Claim) -> Outcome:
+        seen.append(claim.payload)
+        if claim.payload == b"timer" and not claim.attempts_count:
+            raise ValueError
+        return DONE
+
+    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=0.2))
+    await rig.put("timer", key="k", due_in=0.05)
+    await rig.witness.wait(events.Retried)
+    await rig.put("after", key="k")
+    await rig.put("other", key="other")
+    await rig.witness.wait(events.Handled, count=3)
+    assert seen == [b"timer", b"other", b"timer", b"after"]
+
+
+async def test_claiming_a_key_is_a_hot_update(rig: Rig) -> None:
+    await rig.sql(AT_ONCE, count=20)
+    await rig.sql(TIMERS, count=20, due_in=-10.0)
+    statement = statements("keys", rig.client.names)["claim_keys"]
+    async with rig.engine.begin() as connection:
+        await connection.exec_driver_sql(statement.dollar, statement.arguments(asked(run=30)))
+        counted = await connection.exec_driver_sql(
+            "select pg_stat_get_xact_tuples_updated(c.oid), pg_stat_get_xact_tuples_hot_updated(c.oid)"
+            f" from pg_class c where c.oid = '{rig.table.name}'::regclass"
+        )
+        assert tuple(counted.one()) == (30, 30)

@@ -1,0 +1,72 @@
+"""The table of receipts: on the caller's MetaData, by Alembic, and checked against the database."""
+
+from collections.abc import Callable
+
+import pytest
+from alembic import command
+from sqlalchemy import URL, MetaData, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from faststream_outbox import make_inbox_table
+from faststream_outbox.errors import InvalidOption, InvalidOptionType, SchemaMismatch
+from faststream_outbox.schema.check import find_inbox_differences, validate_inbox_schema
+from tests.schema.migrations import CONVENTION, Alembic, autogenerate, upgrade
+
+METADATA = [
+    pytest.param(MetaData, id="the default schema"),
+    pytest.param(lambda: MetaData(schema="App S"), id="a schema of its own"),
+    pytest.param(lambda: MetaData(naming_convention=CONVENTION), id="a naming convention"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make_metadata", METADATA)
+async def test_the_generated_migration_creates_everything_that_is_needed(
+    make_metadata: Callable[[], MetaData], alembic: Alembic, empty_url: URL
+) -> None:
+    metadata = make_metadata()
+    table = make_inbox_table(metadata)
+    alembic(autogenerate, metadata)
+    alembic(upgrade, metadata)
+    alembic(command.check, metadata)
+    engine = create_async_engine(empty_url)
+    try:
+        await validate_inbox_schema(engine, table, check_rights=True)
+    finally:
+        await engine.dispose()
+
+
+BREAKS = {
+    "drop index inbox_received_idx": "inbox_received_idx",
+    "alter table inbox drop constraint inbox_pkey": "primary key",
+    "alter table inbox drop column response": "response",
+    "alter table inbox alter received_at drop default": "received_at",
+}
+
+
+@pytest.mark.parametrize("breaking", BREAKS)
+async def test_each_difference_is_found_and_repaired_by_what_is_printed(engine: AsyncEngine, breaking: str) -> None:
+    table: Table = make_inbox_table(MetaData())
+    async with engine.connect() as connection:
+        await connection.run_sync(table.create)
+        await connection.execute(text(breaking))
+        with pytest.raises(SchemaMismatch, match=BREAKS[breaking]):
+            await validate_inbox_schema(connection, table)
+        for difference in await find_inbox_differences(connection, table):
+            # CONCURRENTLY is for who goes on writing meanwhile.
+            await connection.execute(text(difference.fix.replace("CONCURRENTLY ", "")))
+        assert await find_inbox_differences(connection, table) == []
+        await connection.rollback()
+
+
+async def test_missing_table_is_created_by_what_is_printed(engine: AsyncEngine) -> None:
+    table = make_inbox_table(MetaData(), "my inbox")
+    with pytest.raises(SchemaMismatch, match="CREATE TABLE"):
+        await validate_inbox_schema(engine, table)
+
+
+def test_names_are_checked() -> None:
+    with pytest.raises(InvalidOption, match="too long"):
+        make_inbox_table(MetaData(), "x" * 60)
+    with pytest.raises(InvalidOptionType, match="make_inbox_table"):
+        make_inbox_table("inbox")  # type: ignore[arg-type]

@@ -1,0 +1,233 @@
+"""A service starts once, stops for good, and outlives its own crashes."""
+
+import asyncio
+
+import pytest
+
+from faststream_outbox.service import LONGEST_PAUSE, Service, pause_after, retrying
+from tests.cases import each
+from tests.waiting import eventually
+
+
+class Loop:
+    """A loop that counts its lives and fails as often as it is told."""
+
+    def __init__(self, *failures: BaseException) -> None:
+        self.failures = list(failures)
+        self.begun = 0
+        self.cancelled = 0
+        self.reports: list[tuple[str, Exception]] = []
+        self.pauses: list[float] = []
+
+    async def run(self) -> None:
+        self.begun += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # An ending that takes a while, for `stop` to wait for.
+            await asyncio.sleep(0.01)
+            self.cancelled += 1
+            raise
+
+    def service(self) -> Service:
+        return Service("tester", self.run, lambda name, error: self.reports.append((name, error)))
+
+
+async def test_it_runs_after_start() -> None:
+    loop = Loop()
+    service = loop.service()
+    service.start()
+    await eventually(lambda: loop.begun == 1)
+    assert service.is_running
+    await service.stop()
+
+
+async def test_it_does_not_run_before_start() -> None:
+    assert not Loop().service().is_running
+
+
+async def test_start_twice_is_once() -> None:
+    loop = Loop()
+    service = loop.service()
+    service.start()
+    service.start()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert loop.begun == 1
+    await service.stop()
+
+
+async def test_stop_before_start_does_nothing() -> None:
+    loop = Loop()
+    service = loop.service()
+    await service.stop()
+    service.start()
+    await eventually(lambda: loop.begun == 1)
+    await service.stop()
+
+
+async def test_stop_awaits_the_end() -> None:
+    loop = Loop()
+    service = loop.service()
+    service.start()
+    await eventually(lambda: loop.begun == 1)
+    await service.stop()
+    assert (loop.cancelled, service.is_running) == (1, False)
+
+
+async def test_stop_twice_is_once() -> None:
+    loop = Loop()
+    service = loop.service()
+    service.start()
+    await eventually(lambda: loop.begun == 1)
+    await service.stop()
+    await service.stop()
+    assert loop.cancelled == 1
+
+
+async def test_it_can_be_started_again() -> None:
+    loop = Loop()
+    service = loop.service()
+    for _ in range(2):
+        service.start()
+        await asyncio.sleep(0)
+        await service.stop()
+    assert loop.begun == 2
+
+
+async def test_a_crash_is_told_and_it_runs_again() -> None:
+    error = ValueError("crash")
+    loop = Loop(error)
+    service = loop.service()
+    service.start()
+    await eventually(lambda: loop.begun == 2)
+    assert (loop.reports, service.is_running) == ([("tester", error)], True)
+    await service.stop()
+
+
+async def test_pauses_between_crashes_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(*(ValueError(str(number)) for number in range(4)))
+    sleep = asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        loop.pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("faststream_outbox.service.asyncio.sleep", counted)
+    service = loop.service()
+    service.start()
+    while loop.begun < 5:
+        await sleep(0)
+    monkeypatch.undo()
+    assert loop.pauses == [pause_after(failures) for failures in (1, 2, 3, 4)]
+    await service.stop()
+
+
+async def test_stop_ends_the_pause_after_a_crash() -> None:
+    loop = Loop(*(ValueError(str(number)) for number in range(1000)))
+    service = loop.service()
+    service.start()
+    await eventually(lambda: loop.begun >= 2)
+    await service.stop()
+    assert "tester" not in {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def test_a_loop_that_cancels_itself_has_crashed() -> None:
+    loop = Loop(asyncio.CancelledError("nobody asked for this"))
+    service = loop.service()
+    service.start()
+    await eventually(lambda: loop.begun == 2)
+    await service.stop()
+
+
+async def test_a_loop_that_ends_is_not_started_again() -> None:
+    begun: list[int] = []
+
+    async def run() -> None:
+        begun.append(1)
+
+    service = Service("tester", run, lambda name, error: None)
+    service.start()
+    await eventually(lambda: not service.is_running)
+    assert begun == [1]
+
+
+async def test_a_service_that_stops_itself_is_refused() -> None:
+    refused: list[str] = []
+
+    async def run() -> None:
+        try:
+            await service.stop()
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    service = Service("tester", run, lambda name, error: None)
+    service.start()
+    await eventually(lambda: refused)
+    assert refused == ["tester cannot be stopped from its own task."]
+
+
+class TestPause:
+    def test_doubles_with_each_failure(self) -> None:
+        assert [pause_after(failures) for failures in (1, 2, 3)] == [0.05, 0.1, 0.2]
+
+    @each("failures", [8, 100, 10**9])
+    def test_ends_at_the_longest(self, failures: int) -> None:
+        assert pause_after(failures) == LONGEST_PAUSE
+
+
+class Work:
+    """Fails as often as it is told, then returns how often it was tried."""
+
+    def __init__(self, failures: int, error: BaseException | None = None) -> None:
+        self.failures = failures
+        self.error = error or ConnectionError("gone")
+        self.tries = 0
+        self.reports: list[tuple[Exception, int]] = []
+
+    async def __call__(self) -> int:
+        self.tries += 1
+        if self.tries <= self.failures:
+            raise self.error
+        return self.tries
+
+    def failed(self, error: Exception, failures: int) -> None:
+        self.reports.append((error, failures))
+
+
+async def test_retrying_tries_until_it_works_and_tells_each_failure() -> None:
+    work = Work(failures=3)
+    assert await retrying(work, work.failed, longest_pause=0) == 4
+    assert work.reports == [(work.error, 1), (work.error, 2), (work.error, 3)]
+
+
+async def test_retrying_pauses_longer_after_each_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    work = Work(failures=4)
+    await retrying(work, work.failed, longest_pause=0.3)
+    assert pauses == [0.05, 0.1, 0.2, 0.3]
+
+
+async def test_what_is_raised_on_a_failure_ends_the_trying() -> None:
+    work = Work(failures=2)
+
+    def give_up(error: Exception, failures: int) -> None:
+        raise error
+
+    with pytest.raises(ConnectionError):
+        await retrying(work, give_up)
+    assert work.tries == 1
+
+
+async def test_retrying_is_ended_by_a_cancellation() -> None:
+    work = Work(failures=1, error=asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await retrying(work, work.failed)
+    assert work.reports == []

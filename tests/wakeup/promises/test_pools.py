@@ -1,0 +1,134 @@
+"""Whatever pool the application has: hints leave by few connections, and never on one that is in use."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import URL, Table, event, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.pool import NullPool, StaticPool
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.events import Events
+from faststream_outbox.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox.publish import publish
+from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
+from faststream_outbox.schema.names import Names
+from faststream_outbox.wakeup import notifier as module
+from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.notifier import Notifier
+from faststream_outbox.wakeup.wakeups import Wakeups
+from tests.waiting import eventually
+from tests.wakeup.conftest import Channel
+
+ORDER = Envelope(queue="orders", body=b"order")
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+def url(request: pytest.FixtureRequest, database_url: URL) -> URL:
+    return database_url.set(drivername=f"postgresql+{request.param}")
+
+
+@pytest.fixture
+async def unpooled(url: URL) -> AsyncIterator[AsyncEngine]:
+    engine = create_async_engine(url, poolclass=NullPool)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+async def single(url: URL) -> AsyncIterator[AsyncEngine]:
+    engine = create_async_engine(url, poolclass=StaticPool)
+    yield engine
+    await engine.dispose()
+
+
+async def send(engine: AsyncEngine, table: Table, wakeups: Wakeups) -> None:
+    async with AsyncSession(engine) as session, session.begin():
+        await publish(session, table, ORDER, wakeups=wakeups)
+
+
+async def test_without_a_pool_one_connection_sends_all_hints(
+    unpooled: AsyncEngine, table: Table, channel: Channel
+) -> None:
+    opened: list[Any] = []
+    wakeups = Wakeups(unpooled, Names.of(table), Events())
+    for _ in range(5):
+        await send(unpooled, table, wakeups)
+        await wakeups.notifier(asyncio.get_running_loop()).flush()
+    own: Any = wakeups._own
+    assert (len(channel.heard()), own.openings) == (5, 1)
+    event.listen(unpooled.sync_engine, "connect", lambda *_: opened.append(1))
+    await wakeups.close()
+    assert (own.is_open, opened) == (False, [])
+
+
+async def test_it_is_closed_when_there_is_nothing_to_send(
+    unpooled: AsyncEngine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEEP_SECONDS", 0.01)
+    wakeups = Wakeups(unpooled, Names.of(table), Events())
+    await send(unpooled, table, wakeups)
+    own: Any = wakeups._own
+    await eventually(lambda: own.openings == 1 and not own.is_open)
+    await send(unpooled, table, wakeups)
+    await eventually(lambda: own.openings == 2 and not own.is_open)
+
+
+async def test_the_one_connection_of_a_pool_is_not_used_for_hints(
+    single: AsyncEngine, table: Table, channel: Channel
+) -> None:
+    """On it another transaction may have begun, which a hint would commit."""
+    wakeups = Wakeups(single, Names.of(table), Events())
+    await send(single, table, wakeups)
+    async with AsyncSession(single) as session:
+        await session.execute(text("insert into outbox (queue, payload) values ('orders', 'never')"))
+        await wakeups.close()
+        await session.rollback()
+    async with single.connect() as connection:
+        count = (await connection.execute(text("select count(*) from outbox"))).scalar_one()
+    assert (count, len(channel.heard())) == (1, 1)
+
+
+async def test_workers_have_connections_of_their_own_beside_the_one_of_a_pool(
+    single: AsyncEngine, table: Table
+) -> None:
+    handled: list[bytes] = []
+
+    async def handle(claim: Claim) -> Done:
+        handled.append(claim.payload)
+        return DONE
+
+    client = OutboxClient(single, table, log=None)
+    worker = Worker(single, table, "orders", handle, client=client)
+    await worker.start()
+    await send(single, table, client.wakeups)
+    await eventually(lambda: handled == [b"order"])
+    await worker.stop()
+
+
+@pytest.mark.slow
+async def test_a_channel_that_takes_nothing_is_told_once_and_asked_seldom() -> None:
+    """As when the server's queue of notifications is full."""
+    reported: list[Any] = []
+    tries: list[float] = []
+    events = Events()
+    events.subscribe(reported.append)
+    is_full = True
+
+    async def notify(payload: str) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        if is_full:
+            msg = "too many notifications in the NOTIFY queue"
+            raise RuntimeError(msg)
+
+    notifier = Notifier(notify, events, "me")
+    for number in range(4):
+        notifier.push(Hint("orders"))
+        await eventually(lambda expected=number: len(tries) > expected)
+    assert tries[-1] - tries[0] >= 0.05 + 0.1 + 0.2
+    is_full = False
+    notifier.push(Hint("orders"))
+    await eventually(lambda: len(reported) == 2)
+    assert [type(event) for event in reported] == [ConnectionLost, ConnectionRestored]
