@@ -5,6 +5,7 @@ theirs: the event loop would only note it and wait on. Used by commands that rep
 """
 
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -31,7 +32,27 @@ def agreed(question: str, *, yes: bool) -> bool:
         msg = "This asks before it changes anything, and nobody can answer without a terminal. Pass --yes to go on."
         raise Refusal(msg)
     with interrupts(signal.default_int_handler):
-        return typer.confirm(question, err=True)
+        while True:
+            typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+            wait_for_answer()
+            answer = sys.stdin.readline().strip().lower()
+            if answer in {"", "n", "no", "y", "yes"}:
+                return answer.startswith("y")
+
+
+def wait_for_answer() -> None:
+    """Return when a line was typed; a Ctrl-C that comes while this begins to wait is not lost, as it is in input()."""
+    awake, interrupted = os.pipe()
+    os.set_blocking(interrupted, False)
+    try:
+        before = signal.set_wakeup_fd(interrupted)
+        try:
+            select.select([sys.stdin, awake], [], [])
+        finally:
+            signal.set_wakeup_fd(before)
+    finally:
+        os.close(awake)
+        os.close(interrupted)
 
 
 def can_ask() -> bool:

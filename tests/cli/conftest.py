@@ -21,3 +21,4 @@ def stage(database_url: URL, builder: Engine) -> Iterator[Stage]:
 def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody sits there who can be asked."""
     monkeypatch.setattr(asking, "can_ask", lambda: True)
+    monkeypatch.setattr(asking, "wait_for_answer", lambda: None)
