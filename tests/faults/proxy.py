@@ -28,7 +28,8 @@ class Proxy:
     """Forwards to one server."""
 
     def __init__(self, port: int) -> None:
-        self._target = port
+        self.target = port
+        """The server's port; a change holds for connections that come."""
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self._serving: set[asyncio.Task[Any]] = set()
         self.way = Way.OPEN
@@ -56,7 +57,7 @@ class Proxy:
         self._serving.add(task)
         try:
             with contextlib.suppress(OSError):
-                answers, server = await asyncio.open_connection("127.0.0.1", self._target)
+                answers, server = await asyncio.open_connection("127.0.0.1", self.target)
                 await self._serve(reader, writer, answers, server)
         finally:
             writer.transport.abort()
