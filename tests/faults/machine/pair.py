@@ -98,7 +98,11 @@ class Pair:
         """Wait until the standby has everything and every commit waits for it."""
         if self.standby is None:
             return
-        question = "select count(*) from pg_stat_replication where sync_state = 'sync' and state = 'streaming'"
+        (written,) = self.ask("select pg_current_wal_flush_lsn()", database="postgres")[0]
+        question = (
+            "select count(*) from pg_stat_replication where sync_state = 'sync' and state = 'streaming'"
+            f" and replay_lsn >= '{written}'"
+        )
         _until(lambda: self.ask(question, database="postgres")[0][0] == 1, "the standby follows")
 
     def restart(self, how: Ending, down: float = 0.0) -> None:
