@@ -129,7 +129,7 @@ class World:
         """Rows of the present primary, asked as superuser; `%s` stands for a value."""
         async with await psycopg.AsyncConnection.connect(self.superuser, autocommit=True) as connection:
             found = await connection.execute(question.encode(), values or None)
-            return await found.fetchall() if found.description else []
+            return await found.fetchall() if found.description is not None else []
 
     async def has(self, table: str) -> bool:
         """Whether there is such a table."""

@@ -55,7 +55,7 @@ class BackendKilled(Strike):
     async def _recovers(world: World, pid: int) -> None:
         while True:
             with contextlib.suppress(psycopg.OperationalError):
-                if not await world.ask("select from pg_stat_activity where pid = %s", pid):
+                if not await world.ask("select 1 from pg_stat_activity where pid = %s", pid):
                     return
             await asyncio.sleep(0.02)
 

@@ -52,7 +52,7 @@ class PreparedHeld(Strike):
     async def _roll_back(world: World) -> None:
         while True:
             with contextlib.suppress(psycopg.OperationalError):
-                if await world.ask("select from pg_prepared_xacts where gid = %s", PREPARED):
+                if await world.ask("select 1 from pg_prepared_xacts where gid = %s", PREPARED):
                     await world.ask(f"rollback prepared '{PREPARED}'")
                 return
             await asyncio.sleep(0.1)
