@@ -79,7 +79,13 @@ class Executor:
             self.holds, self.began_at = [], None
             if outcome is not None:
                 worker.settle(claim, outcome)
-            if place < len(run) and (worker.is_stopping or outcome is None or holds_key(outcome, worker.options)):
+            if place < len(run) and (
+                worker.is_stopping
+                or outcome is None
+                # Somebody else has it and handles it again: what follows must wait for that.
+                or claim.is_lost
+                or holds_key(outcome, worker.options)
+            ):
                 for later in run[place:]:
                     worker.settle(later, RELEASE)
                 return

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from faststream_outbox.connections.identity import worker_id_of
 from tests.faults.business import Business, Habit
 from tests.faults.child import EFFECTS, PLAIN, Part
 from tests.faults.machine.nemesis import Nemesis
@@ -40,4 +41,8 @@ async def test_workers_bear_whatever_is_broken(record: str, seed: int, driver: s
         account = scene.account()
         print(account, dict(nemesis.count), nemesis.skipped, f"{business.refused} transactions refused", sep="\n")
         await business.close()
-    assert not account.wrongs()
+    # A frozen handler goes on beside its heir: runs may overlap. A claim whose answer was lost is taken anew.
+    by_others = [
+        change for change in account.stolen if worker_id_of(change.old_token) != worker_id_of(change.new_token)
+    ]
+    assert (account.lost, account.left, account.ghosts, account.twice, by_others) == (set(), set(), set(), set(), [])
