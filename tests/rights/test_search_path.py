@@ -1,7 +1,7 @@
-"""Where a role's search path leads to a stranger, whose tables and functions are named like ours and like built-in ones.
+"""Where a role's search path leads to a stranger, whose tables and functions have names of ours and of built-in ones.
 
-Tables with a schema are found there, and built-in functions come before those of the path. What is a better match for the
-types of a call is not stopped by that, only by a path without strangers: every role does its job with an empty one.
+Tables with a schema are found there, and built-in functions come before those of the path. What fits the types of a
+call better is not stopped by that, only by a path without strangers: every role does its job with an empty one.
 """
 
 from collections.abc import Iterator
