@@ -31,11 +31,11 @@ from faststream_outbox.queue.claimant import Claimant
 from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.planning.claim_plan import ClaimPlan
-from faststream_outbox.queue.renewer import Renewer
+from faststream_outbox.queue.renewer import Renewer, renewal_of
 from faststream_outbox.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.upkeep import Upkeep
-from faststream_outbox.queue.within import leases_of, named_in, refuse_lost
+from faststream_outbox.queue.within import named_in, refuse_lost
 from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name, schema_map_of
 from faststream_outbox.service import Pulse, Service
@@ -295,9 +295,9 @@ class OutboxClient:
 
         async def ask() -> Fate:
             sql = statements("settle", self.names)
-            rows = await self._settle_connection.fetch(sql["renew"], leases_of(claims))
+            rows = await self._settle_connection.fetch(sql["renew"], renewal_of(claims))
             if rows:
-                is_free = all(row.is_renewed for row in named(RenewedRow, rows))
+                is_free = all(row.is_renewed or row.has_run_out for row in named(RenewedRow, rows))
                 return Fate.ROLLED_BACK if is_free else Fate.OPEN
             # Gone is finished, here or by whoever took them over since; those that are there are another's by now.
             others = await self._settle_connection.fetch(sql["remains"], {"ids": [claim.id for claim in claims]})
