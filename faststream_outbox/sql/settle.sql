@@ -138,7 +138,8 @@ returning t.id
 -- name: renew
 -- Leases whose token stands, and whether each began anew: a row that a transaction holds is passed over, as claims do.
 -- Of a message with a key, a lease that has run out does not begin anew, also where nobody has taken it: the message in
--- front of it may have been taken, and then this one must wait.
+-- front of it may have been taken, and then this one must wait. The time counts at which its row is locked, those in
+-- front first: whoever claims them meanwhile has locked the first, and looked at their leases before that.
 with standing as materialized (
     select m.id, m.place, d.ttl
     from unnest(:ids::bigint[], :tokens::uuid[], :ttls::float8[]) as d (id, token, ttl)
@@ -149,10 +150,10 @@ with standing as materialized (
         limit 1
     ) m
 ), held as materialized (
-    select s.id, l.place, l.is_alive
-    from standing s
+    select s.id, l.place, l.key is null or l.acquired_at >= clock_timestamp() - make_interval(secs => s.ttl) as is_alive
+    from (select * from standing order by id) s
     cross join lateral (
-        select t.ctid as place, t.key is null or t.acquired_at >= now() - make_interval(secs => s.ttl) as is_alive
+        select t.ctid as place, t.key, t.acquired_at
         from {table} t
         where t.ctid = s.place and t.acquired_token = any (:tokens::uuid[])
         for update skip locked
