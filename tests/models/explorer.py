@@ -7,7 +7,7 @@ the first wrong one is among the shortest. Used by the tests of models and by `_
 
 import random
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -105,12 +105,14 @@ def _way(came: Mapping[State, tuple[State, str] | None], state: State) -> tuple[
     return tuple(reversed(names))
 
 
-def walk(model: Model[State], seed: int, length: int) -> Iterable[tuple[str, State]]:
-    """One way through the model at random, the same for the same seed: for whoever does the same for real."""
+def walk(
+    model: Model[State], seed: int, length: int, may: Callable[[State, str], bool] = lambda _, __: True
+) -> Iterator[tuple[str, State]]:
+    """One way through the model at random, the same for the same seed; without the steps that `may` not be taken."""
     dice = random.Random(seed)
     state = model.start()
     for _ in range(length):
-        choices = list(model.steps(state))
+        choices = [(name, after) for name, after in model.steps(state) if may(state, name)]
         if not choices:
             return
         name, state = dice.choice(choices)
