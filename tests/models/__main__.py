@@ -2,9 +2,13 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import groupby
+from textwrap import wrap
 
 from tests.models.bounds import LARGE, MISTAKES, SMALL
 from tests.models.explorer import Explored, explore
+
+WIDTH = 118
 
 
 def line(name: str, explored: Explored) -> str:
@@ -13,8 +17,11 @@ def line(name: str, explored: Explored) -> str:
 
 
 def mistake(name: str, explored: Explored) -> str:
-    """A mistake, and the shortest way to what comes of it."""
-    return f"**{name}**: {explored.wrong}.\n`{'; '.join(explored.way)}`"
+    """A mistake, what comes of it, and one of the shortest ways there: who does what, one after the other."""
+    steps = [step.split(": ") for step in explored.way]
+    turns = [f"{who}: {', '.join(what for _, what in turn)}" for who, turn in groupby(steps, lambda step: step[0])]
+    way = "\n".join(wrap("; ".join(turns), WIDTH))
+    return f"**{name}**: {explored.wrong}.\n\n```text\n{way}\n```\n"
 
 
 def lines(*, large: bool) -> Iterator[str]:
