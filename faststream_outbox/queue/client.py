@@ -21,7 +21,7 @@ from faststream_outbox.connections.dedicated import STATEMENT_TIMEOUT, Dedicated
 from faststream_outbox.connections.identity import Identity, Role
 from faststream_outbox.connections.isolation import Isolation, begin
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
-from faststream_outbox.events import Events
+from faststream_outbox.events import Events, checked_events
 from faststream_outbox.events.event_log import Log, write_event_log
 from faststream_outbox.janitor import Retention, checked_retention
 from faststream_outbox.outage import Outage
@@ -99,7 +99,7 @@ class OutboxClient:
         self.table = table
         self.dlq_table = dlq_table
         self.names = Names.of(table, dlq_table, schema_map_of(engine))
-        self.events = events or Events()
+        self.events = checked_events(events)
         if log is not None:
             write_event_log(self.events, log, saying(last_exception_renderer))
         self.identity = Identity()
