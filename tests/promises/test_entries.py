@@ -3,7 +3,6 @@
 Never with an error of a driver or of Python that came from the depths, and never with a row that is half written.
 """
 
-import asyncio
 import importlib
 import traceback
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine

@@ -55,6 +55,7 @@ BODIES: dict[str, bytes] = {
     "half a character": "é".encode()[:1],
     "JSON in UTF-16": '{"a": 1}'.encode("utf-16"),
     "deep JSON": b"[" * 100_000 + b"]" * 100_000,
+    "five thousand digits": b"9" * 5000,
     "SQL": b"'; drop table outbox; --",
 }
 HEADERS: dict[str, dict[str, Any]] = {
@@ -96,8 +97,8 @@ async def test_bytes_and_headers_arrive_as_they_were(way: Way, seen: Seen, where
     options: Any = {"queues": "orders"} if "queue" in where else {"topic": "shop", "group": "g"}
 
     @broker.subscriber(**options)
-    async def handle(body: bytes, message: OutboxMessage) -> None:
-        seen(body, message.headers)
+    async def handle(message: OutboxMessage) -> None:
+        seen(message.body, message.headers)
 
     sent = [(body, headers) for body in BODIES.values() for headers in HEADERS.values()]
     async with way.running(broker):
