@@ -110,9 +110,9 @@ async def run(everything: Path | None) -> None:
                 trace_url="https://traces.example/{trace_id}",
             )
             house = dashboard._house
-            sample = await house.sampler.sample()
-            await house.sampler.checkup()
-            remember(house.sampler.history, sample)
+            sample = await house.monitor.sample()
+            await house.monitor.checkup()
+            remember(house.monitor.history, sample)
             letters = await house.source.dead_letters.groups("payments")
             (parked, *_) = await house.source.topics.parked.list("billing")
             names = {"letter": letters[0].count, "parked": parked.position}
