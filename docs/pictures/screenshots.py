@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from docs.pictures.shop import broker_of, open_shop, remember
 from faststream_outbox.dashboard import Content, make_dashboard
+from faststream_outbox.queue.admin.dead_letters import Selection
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.dashboard.served import served
 
@@ -42,6 +43,7 @@ ALL = {
     "failures": "/failures",
     "failures-narrowed": "/failures?queue=payments&error_type=CardDeclined",
     "message-dead": "/message?letter={letter}",
+    "edit": "/message?letter={plain}&edit=yes",
     "message": "/message?id=5",
     "replay": "/replay?queue=payments",
     "purge": "/purge?queue=emails",
@@ -115,7 +117,8 @@ async def run(everything: Path | None) -> None:
             remember(house.monitor.history, sample)
             letters = await house.source.dead_letters.groups("payments")
             (parked, *_) = await house.source.topics.parked.list("billing")
-            names = {"letter": letters[0].count, "parked": parked.position}
+            (plain, *_) = await house.source.dead_letters.find(Selection(queue="emails"), limit=1)
+            names = {"letter": letters[0].count, "parked": parked.position, "plain": plain.id}
             browser = await playwright.chromium.launch(
                 executable_path=shutil.which("chromium"),
                 args=["--no-sandbox", "--force-color-profile=srgb"],
