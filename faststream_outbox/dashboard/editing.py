@@ -19,7 +19,6 @@ from faststream_outbox.reindented import compact, is_json, reindented
 
 LARGEST = 384 * 1024
 """Bytes of a body or of headers, as a form sends them."""
-ELSEWHERE = "Use `faststream-outbox dead edit` with --payload-file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,10 @@ def draft(letter: DeadLetter, redact: Redact | None) -> Draft:
     """A letter, to be changed."""
     body, why_no_body = _text_of(letter.payload)
     headers: str | None = pretty(letter.headers)
-    why_no_headers = None if _fits(headers or "") else f"They are too long for a form. {ELSEWHERE}"
+    why_no_headers = None if _fits(headers or "") else "They are too long for a form."
     given = Content(letter.queue, letter.key, decoded(letter.payload), letter.headers)
     left = _redacted(given, redact)
-    hides = "The redactor hides a part of this, and an edit would write its masks back. " + ELSEWHERE
+    hides = "The redactor hides a part of this, and an edit would write its masks back."
     if left is None or left.body != given.body:
         body, why_no_body = None, hides
     if left is None or dict(left.headers) != dict(given.headers):
@@ -59,11 +58,11 @@ def _text_of(payload: bytes) -> tuple[str | None, str | None]:
     try:
         text = payload.decode()
     except UnicodeDecodeError:
-        return None, f"The body is no text. {ELSEWHERE}"
+        return None, "The body is no text."
     if "\r" in text or "\x00" in text:
-        return None, f"The body has characters that a form would change. {ELSEWHERE}"
+        return None, "The body has characters that a form would change."
     shown = reindented(text) or text
-    return (shown, None) if _fits(shown) else (None, f"The body is too long for a form. {ELSEWHERE}")
+    return (shown, None) if _fits(shown) else (None, "The body is too long for a form.")
 
 
 def _fits(text: str) -> bool:
@@ -87,7 +86,7 @@ def new_body(typed: str, letter: DeadLetter) -> bytes | None:
         return None
     if is_json(before):
         if not is_json(text):
-            msg = f"The body was JSON and is none any more, so nothing is changed. If that is meant: {ELSEWHERE}"
+            msg = "The body was JSON and is none any more, so nothing is changed."
             raise InvalidOption(msg)
         # As it was: indented only for the eyes.
         text = compact(text) if "\n" not in before.strip() else text
