@@ -1,4 +1,4 @@
-"""What an operator may do with the dashboard, as names that `can(user, action)` decides about, and how long it may take."""
+"""What an operator may do with the dashboard, by the names that `can(user, action)` decides about, and for how long."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -24,12 +24,12 @@ from faststream_outbox.dashboard.audit import Audit, OnAction, Outcome, write
 from faststream_outbox.dashboard.auth import Auth
 from faststream_outbox.dashboard.content import Redact
 from faststream_outbox.dashboard.guard import Guard, Refused, Visitor, finish, root_of
+from faststream_outbox.dashboard.monitor import Monitor
 from faststream_outbox.dashboard.one_time import OneTimeToken
 from faststream_outbox.dashboard.options import Can, Options
 from faststream_outbox.dashboard.page import Again, Done, House, Page, route_path
 from faststream_outbox.dashboard.rendering import render
 from faststream_outbox.dashboard.replays import Replays
-from faststream_outbox.dashboard.monitor import Monitor
 from faststream_outbox.dashboard.screens import FORMS, SCREENS
 from faststream_outbox.dashboard.source import Tables, source_of
 from faststream_outbox.dashboard.trouble import describe
@@ -187,8 +187,9 @@ class Dashboard:
 
 async def _within(seconds: float, doing: Awaitable[Done]) -> Done:
     """What an action did, unless it took too long: then its statement is cancelled."""
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             return await doing
     except TimeoutError as error:
         if not limit.expired():

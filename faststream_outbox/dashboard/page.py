@@ -19,10 +19,10 @@ from faststream_outbox.dashboard.actions import READING, Action
 from faststream_outbox.dashboard.auth import name_of
 from faststream_outbox.dashboard.csrf import FIELD
 from faststream_outbox.dashboard.guard import FLASH, Visitor, cookie_name, root_of, set_cookie
+from faststream_outbox.dashboard.monitor import Monitor
 from faststream_outbox.dashboard.options import Options
 from faststream_outbox.dashboard.rendering import render
 from faststream_outbox.dashboard.replays import Replays
-from faststream_outbox.dashboard.monitor import Monitor
 from faststream_outbox.dashboard.source import Source
 from faststream_outbox.dashboard.trouble import describe
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from faststream_outbox import Envelope
 from faststream_outbox.cli.address import make_engine
 from faststream_outbox.cli.exits import Refusal
 from faststream_outbox.log import Outbox
-from faststream_outbox import Envelope
 from tests.cases import case
 from tests.cli.stage import Stage
 
