@@ -16,7 +16,7 @@ from tests.faults.processes import troupe
 from tests.faults.upgrade_scene import NEW, OLD, CrewProcess, UpgradeScene
 from tests.servers.earlier_package import install
 
-pytestmark = [pytest.mark.slow, pytest.mark.faults]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(600)]
 
 OLDEST, LATEST = "0.3.7", "0.19.0"
 WITHOUT_DEAD_LETTERS = ("outbox",)
