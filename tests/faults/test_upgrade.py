@@ -42,7 +42,7 @@ def create_dead_letters(dsn: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("scene", [OLDEST, LATEST], indirect=True)
+@pytest.mark.parametrize("scene", [pytest.param(OLDEST, marks=pytest.mark.soak), LATEST], indirect=True)
 async def test_there_and_back_and_there_for_good(scene: UpgradeScene, engine: AsyncEngine) -> None:
     has_letters = scene.has_dead_letters
     tables = BOTH if has_letters else WITHOUT_DEAD_LETTERS
