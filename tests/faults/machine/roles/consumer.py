@@ -23,7 +23,7 @@ class Consumer:
         assert part.nats is not None
         self._pen = pen
         self._engine = part.engine()
-        inbox = Inbox(self._engine, Tables().inbox, consumer="machine")
+        self._inbox = inbox = Inbox(self._engine, Tables().inbox, consumer="machine")
         nats = NatsBroker(
             part.nats, max_reconnect_attempts=-1, reconnect_time_wait=1, logger=None, middlewares=[inbox.middleware]
         )
@@ -50,4 +50,5 @@ class Consumer:
 
     async def stop(self) -> None:
         await self._app.stop()
+        await self._inbox.stop()
         await self._engine.dispose()

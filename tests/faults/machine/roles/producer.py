@@ -22,6 +22,8 @@ from tests.faults.machine.part import Part
 from tests.faults.machine.stage import BULK, EXACT, FACTS, MARK, ORDERS, OUTWARD, TIMERS, Tables
 
 PLACES = (ORDERS, ORDERS, BULK, TIMERS, EXACT, EXACT, OUTWARD, FACTS, FACTS, FACTS)
+AT_ONCE = 4
+"""Transactions that a producer has open at a time: publishers overlap."""
 KEYS = 8
 """Names of keys in each place."""
 
@@ -59,24 +61,24 @@ class Producer:
         self._broker = OutboxBroker(
             self._engine, outbox_table=tables.outbox, dlq_table=tables.dead, log_tables=tables.log, logger=None
         )
-        self._publishing: asyncio.Task[None] | None = None
+        self._publishing: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
 
     async def start(self) -> None:
         await self._broker.connect()
-        self._publishing = asyncio.create_task(self._publish())
+        self._publishing = [asyncio.create_task(self._publish()) for _ in range(AT_ONCE)]
 
     async def stop(self) -> None:
         self._ended.set()
-        if self._publishing is not None:
-            await self._publishing
+        if self._publishing:
+            await asyncio.wait(self._publishing)
         await self._broker.stop()
         await self._engine.dispose()
 
     async def _publish(self) -> None:
         while not self._ended.is_set():
             await self._transaction()
-            pause = self._chance.uniform(0.0, 2.0 / self._part.pace)
+            pause = self._chance.uniform(0.0, 2.0 * AT_ONCE / self._part.pace)
             try:
                 async with asyncio.timeout(pause):
                     await self._ended.wait()

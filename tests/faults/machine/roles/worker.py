@@ -80,9 +80,7 @@ class Worker(Queues):
         outcomes = [BROKEN] * len(runs)
         try:
             await asyncio.sleep(max(body["seconds"] for body in bodies))
-            outcomes = [
-                verdict(body, claim.attempts_count + 1) for body, claim in zip(bodies, claims, strict=True)
-            ]
+            outcomes = [verdict(body, claim.attempts_count + 1) for body, claim in zip(bodies, claims, strict=True)]
             for outcome, msg in zip(outcomes, batch.messages, strict=True):
                 if outcome == RETRY:
                     await msg.nack(RETRY_SECONDS)
