@@ -33,7 +33,8 @@ class Proxy:
         """The server's port; a change holds for connections that come."""
         self.links: set[Link] = set()
         """The connections that there are."""
-        self._troubles: list[Trouble] = []
+        self.troubles: list[Trouble] = []
+        """What is wrong with the line now."""
         self._serving: set[asyncio.Task[Any]] = set()
         self.way = Way.OPEN
         self.port = 0
@@ -41,6 +42,7 @@ class Proxy:
         """Bytes that went nowhere."""
         self.lost_answers = 0
         """Answers that were looked for and swallowed."""
+        self._lost_answer = asyncio.Event()
 
     def cut(self, only: Callable[[Link], bool] = every) -> int:
         """Reset every connection, or some, and give their number."""
@@ -63,12 +65,17 @@ class Proxy:
     @contextmanager
     def trouble(self, trouble: Trouble) -> Iterator[None]:
         """A bad line for the length of the block; connections that lost bytes are reset at its end."""
-        self._troubles.append(trouble)
+        self.troubles.append(trouble)
         try:
             yield
         finally:
-            self._troubles.remove(trouble)
+            self.troubles.remove(trouble)
             self.cut(lambda link: bool(link.torn))
+
+    async def loses_answer(self) -> None:
+        """Wait until the next answer that was looked for is swallowed."""
+        self._lost_answer.clear()
+        await self._lost_answer.wait()
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a client until one of both ends is gone."""
@@ -106,7 +113,7 @@ class Proxy:
         writer = link.far_end(direction)
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                troubles = [trouble for trouble in self._troubles if trouble.concerns(link, direction)]
+                troubles = [trouble for trouble in self.troubles if trouble.concerns(link, direction)]
                 for trouble in troubles:
                     await asyncio.sleep(trouble.pause(len(data)))
                 if self._swallows(link, direction, data, troubles):
@@ -119,7 +126,9 @@ class Proxy:
         had_lost_answer = link.has_lost_answer
         if any(trouble.swallows(link, data) for trouble in troubles):
             link.torn.add(direction)
-            self.lost_answers += link.has_lost_answer and not had_lost_answer
+            if link.has_lost_answer and not had_lost_answer:
+                self.lost_answers += 1
+                self._lost_answer.set()
             return True
         if direction in link.torn:
             return True

@@ -92,7 +92,7 @@ async def test_server_hears_of_the_end_of_requests(proxy: Proxy, lines: Lines) -
     assert proxy.half_close(Direction.REQUESTS) == 1
 
     async def is_gone() -> bool:
-        return not await lines.ask(f"select from pg_stat_activity where pid = {pid}")
+        return not await lines.ask(f"select 1 from pg_stat_activity where pid = {pid}")
 
     await eventually(is_gone)
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, LiteralString, Self, cast
+from typing import Any, Literal, Self
 
 import psycopg
 
@@ -148,7 +148,7 @@ class Pair:
 
 def _ask(address: str, question: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(address, autocommit=True) as connection:
-        found = connection.execute(cast("LiteralString", question))
+        found = connection.execute(question.encode())
         return found.fetchall() if found.description else []
 
 

@@ -10,10 +10,10 @@ What breaks it on purpose is in `strikes`; this file only has what can be restar
 import asyncio
 import random
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import psycopg
 from sqlalchemy import make_url
@@ -32,6 +32,25 @@ LOG = "outbox_log"
 """Tables that strikes aim at, where they exist; whoever has the children makes them."""
 
 
+LEASE_SECONDS = 2.0
+
+
+class History(Protocol):
+    """Who is told of every fault, when it begins and when it is over."""
+
+    def struck(self, kind: str, detail: str) -> None: ...
+
+    def healed(self, kind: str) -> None: ...
+
+
+class Silence:
+    """A history that nobody keeps."""
+
+    def struck(self, kind: str, detail: str) -> None: ...
+
+    def healed(self, kind: str) -> None: ...
+
+
 class World:
     """The servers and lines of one run."""
 
@@ -45,6 +64,10 @@ class World:
         self.nats_server: NatsServer | None = None
         self.nats_line: Proxy | None = None
         """Between everybody and NATS."""
+        self.history: History = Silence()
+        """Give it yours before the first strike."""
+        self.lease_seconds = LEASE_SECONDS
+        """The leases of the children; give it theirs."""
         self._changing = asyncio.Lock()
 
     @classmethod
@@ -106,11 +129,25 @@ class World:
         """Rows of the present primary, asked as superuser; `%s` stands for a value."""
         async with await psycopg.AsyncConnection.connect(self.superuser, autocommit=True) as connection:
             found = await connection.execute(question.encode(), values or None)
-            return await found.fetchall() if found.description else []
+            return await found.fetchall() if found.description is not None else []
 
     async def has(self, table: str) -> bool:
         """Whether there is such a table."""
         return bool((await self.ask("select to_regclass(%s) is not null", table))[0][0])
+
+    async def tables(self) -> list[str]:
+        """The tables of the package, and whatever else is named like them."""
+        question = "select tablename from pg_tables where schemaname = 'public' and tablename ~ '^outbox' order by 1"
+        return [name for (name,) in await self.ask(question)]
+
+    @contextmanager
+    def fault(self, kind: str, detail: str) -> Iterator[None]:
+        """Tell the history that something is broken for the length of the block."""
+        self.history.struck(kind, detail)
+        try:
+            yield
+        finally:
+            self.history.healed(kind)
 
     async def restart(self, how: Ending, down: float = 0.0) -> None:
         """End the primary as `how` says, start it again after so many seconds, and wait until it is followed."""
