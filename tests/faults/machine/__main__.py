@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.machine.play import Plan, play, striking
+from tests.faults.machine.play import Plan, checked, play, striking
 
 
 def main() -> int:
@@ -21,8 +21,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, default=Path("machine"), help="where to, without an ending")
     parser.add_argument("--keep", action="store_true", help="keep the histories in any case")
+    parser.add_argument("--again", type=Path, help="check the histories of a run that is over")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
+    if given.again is not None:
+        print(checked(given.again).markdown())
+        return 0
     directory = Path(tempfile.mkdtemp(prefix="outbox-machine-"))
     seconds = given.minutes * 60
     report = asyncio.run(play(Plan(given.seed, seconds), directory, striking(seconds)))

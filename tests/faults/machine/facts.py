@@ -7,7 +7,8 @@ stands still: all producers and readers have stopped.
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, LiteralString, NamedTuple, TypeVar, cast
 
 import nats
@@ -213,6 +214,35 @@ def gather(
             lease_seconds=lease_seconds,
             places=places,
         )
+
+
+_ROWS: dict[str, type[Any]] = {
+    "business": Business,
+    "arrivals": Arrival,
+    "left": Left,
+    "letters": Letter,
+    "effects": Effect,
+    "leases": Lease,
+    "sent": Sent,
+}
+
+
+def save(facts: Facts, file: Path) -> None:
+    """Keep them beside the histories."""
+    values = {each.name: getattr(facts, each.name) for each in fields(facts)}
+    values["places"] = None if facts.places is None else sorted(facts.places)
+    file.write_text(json.dumps(values), encoding="utf-8")
+
+
+def load(file: Path) -> Facts:
+    """What `save` kept."""
+    values = json.loads(file.read_text(encoding="utf-8"))
+    for name, row in _ROWS.items():
+        if values[name] is not None:
+            values[name] = [row(*each) for each in values[name]]
+    spans = [Span(*each[:8], tuple(each[8]), tuple(each[9]), each[10]) for each in values["spans"]]
+    places = values["places"]
+    return Facts(**{**values, "spans": spans, "places": None if places is None else frozenset(places)})
 
 
 async def in_stream(url: str) -> list[Sent]:

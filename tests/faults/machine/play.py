@@ -15,7 +15,7 @@ import psycopg
 from tests.faults.machine.cast import Cast
 from tests.faults.machine.checker import check
 from tests.faults.machine.drain import drain, places_of
-from tests.faults.machine.facts import Facts, gather, in_stream
+from tests.faults.machine.facts import Facts, gather, in_stream, load, save
 from tests.faults.machine.history import History, read
 from tests.faults.machine.part import (
     CONSUMER,
@@ -43,6 +43,7 @@ NUMBERS = {
 }
 PEACE_SECONDS = 2.0
 """Before the first fault."""
+FACTS_FILE = "facts.json"
 GONE_SECONDS = 10.0
 """How long a server may take to see that connections were closed."""
 
@@ -97,8 +98,14 @@ async def play(plan: Plan, directory: Path, breaks: Breaks) -> Report:
             await drain(lambda: world.direct, history, tuple(plan.numbers))
             await cast.stop()
         facts = await _facts(world, plan)
-    story = tell(read(directory))
-    return Report(plan.seed, plan.seconds / 60, story, facts, check(story, facts), dict(skipped))
+    save(facts, directory / FACTS_FILE)
+    return checked(directory, plan.seed, plan.seconds / 60, dict(skipped))
+
+
+def checked(directory: Path, seed: int = 0, minutes: float = 0.0, skipped: dict[str, str] | None = None) -> Report:
+    """The report of a run that is over, from what it left."""
+    story, facts = tell(read(directory)), load(directory / FACTS_FILE)
+    return Report(seed, minutes, story, facts, check(story, facts), skipped or {})
 
 
 async def _facts(world: World, plan: Plan) -> Facts:

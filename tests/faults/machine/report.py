@@ -96,7 +96,8 @@ class Report:
             f"# A run of the machine: seed {self.seed}, {self.minutes:g} minutes",
             "",
             f"{summary['committed']} messages committed, {summary['runs']} runs of handlers,"
-            f" {summary['effects']} effects, {summary['dead letters']} dead letters; {summary['leases taken over']} leases and"
+            f" {summary['effects']} effects, {summary['dead letters']} dead letters;"
+            f" {summary['leases taken over']} leases and"
             f" {summary['spans taken over']} spans taken over; {summary['deaths']} processes died by themselves.",
             "",
             "| broken promises | number |",
