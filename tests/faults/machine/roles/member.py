@@ -34,6 +34,7 @@ class Topic:
         self.options: dict[str, Any] = {
             "lease_ttl_seconds": part.lease_seconds,
             "min_fetch_interval": 0.5,
+            "max_fetch_interval": 1.5,
             "crash_limit": CRASHES,
             "max_workers": 3,
             "retry_strategy": UntilItWorks(),
