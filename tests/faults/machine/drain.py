@@ -105,7 +105,7 @@ def _handled(directory: Path) -> set[str]:
     return {run.id for run in tell(events).runs if run.outcome in FINAL}
 
 
-async def drain(dsn: Callable[[], str], history: History, roles: Sequence[str]) -> None:
+async def drain(dsn: Callable[[], str], history: History, roles: Sequence[str], standstill: float = STANDSTILL) -> None:
     """Wait until nothing is left; note what is where nothing gets on any more."""
     loop = asyncio.get_running_loop()
     fewest: int | None = None
@@ -118,7 +118,7 @@ async def drain(dsn: Callable[[], str], history: History, roles: Sequence[str]) 
             return
         if fewest is None or total < fewest:
             fewest, moved_at = total, loop.time()
-        elif loop.time() - moved_at > STANDSTILL:
+        elif loop.time() - moved_at > standstill:
             for place, number in found.items():
                 history.write(STUCK, what=place, left=number)
             return

@@ -14,7 +14,7 @@ import psycopg
 
 from tests.faults.machine.cast import Cast
 from tests.faults.machine.checker import check
-from tests.faults.machine.drain import drain, places_of
+from tests.faults.machine.drain import STANDSTILL, drain, places_of
 from tests.faults.machine.facts import Facts, gather, in_stream, load, save
 from tests.faults.machine.history import History, read
 from tests.faults.machine.part import (
@@ -65,6 +65,8 @@ class Plan:
     """Transactions a second, of each producer; each has two messages."""
     part: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of every `Part`."""
+    standstill: float = STANDSTILL
+    """Seconds without progress after which what is left is lost."""
 
     @property
     def has_nats(self) -> bool:
@@ -95,7 +97,7 @@ async def play(plan: Plan, directory: Path, breaks: Breaks) -> Report:
             await asyncio.sleep(PEACE_SECONDS)
             skipped = await breaks(world, cast)
             await cast.stop(PRODUCER)
-            await drain(lambda: world.direct, history, tuple(plan.numbers))
+            await drain(lambda: world.direct, history, tuple(plan.numbers), plan.standstill)
             await cast.stop()
         facts = await _facts(world, plan)
     save(facts, directory / FACTS_FILE)

@@ -14,6 +14,8 @@ from tests.faults.machine.runs import Run, Story, awake
 from tests.faults.machine.wrong import Wrong, wrong
 
 _NAME = re.compile(r"outbox ([0-9a-f]{8}) (\w+) ")
+AWAKE = 0.4
+"""A process that slept for less than this part of its lease had the time to renew it, which is due after a third."""
 HEALING_SECONDS = 10.0
 """So long after a fault a lease may still be lost because of it: connections are found dead, locks wait."""
 
@@ -119,7 +121,7 @@ def _was_running(run: Run, change: Lease, facts: Facts) -> bool:
 
 def _is_excused(story: Story, facts: Facts, run: Run, since: float, until: float) -> bool:
     """Whether a fault, or a process that did not get its turn, may have kept a lease from being renewed."""
-    if awake(story, run.start.pid, since, until) > facts.lease_seconds / 4:
+    if awake(story, run.start.pid, since, until) > AWAKE * facts.lease_seconds:
         return True
     for fault in story.faults:
         ended = (fault.struck if fault.healed is None else fault.healed) + HEALING_SECONDS
