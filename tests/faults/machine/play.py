@@ -61,7 +61,7 @@ class Plan:
     standby: bool = True
     pooler: bool = True
     lease_seconds: float = LEASE_SECONDS
-    pace: float = 16.0
+    pace: float = 22.0
     """Transactions a second, of each producer; each has two messages."""
     part: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of every `Part`."""

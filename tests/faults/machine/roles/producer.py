@@ -22,7 +22,7 @@ from tests.faults.machine.part import Part
 from tests.faults.machine.stage import BULK, EXACT, FACTS, MARK, ORDERS, OUTWARD, TIMERS, Tables
 
 PLACES = (ORDERS, ORDERS, BULK, TIMERS, EXACT, EXACT, OUTWARD, FACTS, FACTS, FACTS)
-AT_ONCE = 4
+AT_ONCE = 8
 """Transactions that a producer has open at a time: publishers overlap."""
 KEYS = 8
 """Names of keys in each place."""
@@ -44,7 +44,7 @@ class Habit:
     """The share of messages whose handler takes longer than its lease."""
     slow_leases: float = 1.4
     """How many leases such a handler takes."""
-    seconds: float = 0.03
+    seconds: float = 0.08
     """What other handlers take at most."""
 
 
