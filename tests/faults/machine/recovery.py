@@ -1,46 +1,240 @@
-"""How long each role takes to work again: from the end of a fault to the next message that it finishes. Pure.
+"""How long delivery takes to come back after a fault: `python -m tests.faults.machine.recovery`.
 
-Where nothing heals, as after a kill, it counts from the strike. Of a producer, a commit is what it finishes.
+An idle fleet is hit. From the moment at which the fault is over, a message is published as soon as that is possible,
+and it counts until a handler has begun with it. Prints a table: half of the tries took no longer, and the longest.
+
+What is idle shows the worst: a busy worker finds the next message by itself, an idle one needs its connections back.
 """
 
-from bisect import bisect_right
-from collections import defaultdict
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from uuid import UUID, uuid4
 
-from tests.faults.log_account import percentile
-from tests.faults.machine.history import COMMITTED, FINISHED
-from tests.faults.machine.runs import Story
+import psycopg
+from sqlalchemy import MetaData
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from faststream_outbox.envelope import Envelope
+from faststream_outbox.events import Events
+from faststream_outbox.publish import publish
+from faststream_outbox.schema import Names, make_outbox_table
+from faststream_outbox.testing.postgres import PostgresServer
+from faststream_outbox.wakeup.wakeups import Wakeups
+from tests.faults.child import PLAIN, Part
+from tests.faults.machine.pair import Ending
+from tests.faults.machine.small_cast import SmallCast, small_cast
+from tests.faults.machine.strikes.sessions import Terminated
+from tests.faults.machine.strikes.striking import Tame
+from tests.faults.machine.world import World
+from tests.faults.scene import Scene
+from tests.pgbouncer.conftest import SETTINGS
+from tests.waiting import eventually
+
+TRIES = 5
+LEASE_SECONDS = 2.0
+IDLE_SECONDS = 1.5
+"""So long nothing happens before a fault."""
+PATIENCE = 90.0
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """Of one kind of fault: how often it struck, and seconds by role."""
+@dataclass
+class Trial:
+    """A world with one worker or two, and somebody who publishes."""
 
-    kind: str
-    count: int
-    seconds: dict[str, list[float]]
+    world: World
+    scene: Scene
+    cast: SmallCast
+    engine: AsyncEngine
+    wakeups: Wakeups
 
-    def half(self, role: str) -> float | None:
-        """Half of the recoveries took no longer."""
-        return percentile(self.seconds[role], 50) if self.seconds.get(role) else None
+    async def publish(self) -> UUID:
+        """One message, as soon as it can be."""
+        table, message_id = make_outbox_table(MetaData()), uuid4()
+        envelope = Envelope(queue=PLAIN, body=b"1", message_id=message_id)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    async with AsyncSession(self.engine) as session, session.begin():
+                        await publish(session, table, envelope, wakeups=self.wakeups)
+                except (OSError, SQLAlchemyError):
+                    await asyncio.sleep(0.01)
+                else:
+                    return message_id
 
-    def longest(self, role: str) -> float | None:
-        return max(self.seconds[role]) if self.seconds.get(role) else None
+    async def is_begun(self, message_id: UUID, times: int = 1) -> None:
+        """Wait until a handler has begun with it so often."""
+        question = "select count(*) from handled where message_id = %s"
+        async with (
+            asyncio.timeout(PATIENCE),
+            await psycopg.AsyncConnection.connect(self.scene.record, autocommit=True) as record,
+        ):
+            while True:
+                found = await (await record.execute(question, (message_id,))).fetchone()
+                if found is not None and found[0] >= times:
+                    return
+                await asyncio.sleep(0.002)
+
+    async def settled(self) -> None:
+        """A message comes through, and nothing happens for a while."""
+        await self.is_begun(await self.publish())
+        await asyncio.sleep(IDLE_SECONDS)
+
+    async def measure(self, fault: "Fault") -> float:
+        """Seconds from the end of a fault to the next delivery."""
+        await self.settled()
+        async with fault(self) as over:
+            await self.is_begun(await self.publish())
+            return time.monotonic() - over
 
 
-def recoveries(story: Story) -> list[Recovery]:
-    """One for each kind of fault, by name."""
-    worked: dict[str, list[float]] = defaultdict(list)
-    for event in story.events:
-        if event.kind in (COMMITTED, FINISHED):
-            worked[event.role].append(event.seconds)
-    counts: dict[str, int] = defaultdict(int)
-    seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for fault in story.faults:
-        counts[fault.kind] += 1
-        since = fault.struck if fault.healed is None else fault.healed
-        for role, times in worked.items():
-            place = bisect_right(times, since)
-            if place < len(times):
-                seconds[fault.kind][role].append(times[place] - since)
-    return [Recovery(kind, counts[kind], dict(seconds[kind])) for kind in sorted(counts)]
+Fault = Callable[[Trial], AbstractAsyncContextManager[float]]
+"""Hits, and gives the time at which the fault was over; at the end of its block everything is as it was."""
+
+
+@asynccontextmanager
+async def nothing(_: Trial) -> AsyncIterator[float]:
+    yield time.monotonic()
+
+
+@asynccontextmanager
+async def worker_killed(trial: Trial) -> AsyncIterator[float]:
+    """One of two."""
+    await trial.cast.alive[0].kill()
+    yield time.monotonic()
+    await trial.cast.start()
+
+
+def restarted(how: Ending) -> Fault:
+    @asynccontextmanager
+    async def fault(trial: Trial) -> AsyncIterator[float]:
+        await trial.world.restart(how)
+        yield time.monotonic()
+
+    return fault
+
+
+def sessions_ended(purpose: str) -> Fault:
+    @asynccontextmanager
+    async def fault(trial: Trial) -> AsyncIterator[float]:
+        await Terminated(purpose).strike(trial.world, trial.cast, Tame())
+        yield time.monotonic()
+
+    return fault
+
+
+@asynccontextmanager
+async def connections_cut(trial: Trial) -> AsyncIterator[float]:
+    trial.world.line.cut()
+    yield time.monotonic()
+
+
+@asynccontextmanager
+async def failed_over(trial: Trial) -> AsyncIterator[float]:
+    """Over when the new primary can be reached; it gets its standby meanwhile."""
+    old = trial.world.line.target
+    following = asyncio.create_task(trial.world.fail_over())
+    await eventually(lambda: trial.world.line.target != old, PATIENCE)
+    yield time.monotonic()
+    await following
+
+
+@asynccontextmanager
+async def pooler_restarted(trial: Trial) -> AsyncIterator[float]:
+    await trial.world.restart_pooler()
+    yield time.monotonic()
+
+
+async def in_flight(trial: Trial) -> float:
+    """Seconds from the kill of a worker to the second delivery of what it had in flight; its lease is part of it."""
+    for child in trial.cast.alive:
+        await child.stop()
+    doomed = await trial.cast.start(hang="handler")
+    message_id = await trial.publish()
+    await doomed.reaches("handler")
+    await trial.cast.start()
+    await doomed.kill()
+    killed = time.monotonic()
+    await trial.is_begun(message_id, times=2)
+    return time.monotonic() - killed
+
+
+FAULTS: dict[str, Fault] = {
+    "none": nothing,
+    "worker killed, another one lives": worker_killed,
+    "PostgreSQL restarted (fast)": restarted("fast"),
+    "PostgreSQL restarted (immediate)": restarted("immediate"),
+    "listener ended": sessions_ended("listen"),
+    "all sessions ended": sessions_ended("all"),
+    "all connections reset": connections_cut,
+    "failover": failed_over,
+}
+
+
+@asynccontextmanager
+async def trial(world: World, record: str, driver: str, *, pooled: bool) -> AsyncIterator[Trial]:
+    """Two workers and a publisher, through PgBouncer or not."""
+    scene = Scene(world.direct, record, LEASE_SECONDS)
+    await asyncio.to_thread(scene.set_up)
+    address = world.pooled if pooled else world.dsn
+    assert address is not None
+    settings = SETTINGS[driver] if pooled else {}
+    options = {"lease_ttl_seconds": LEASE_SECONDS}
+    part = Part(address, record, [PLAIN], 1, driver, options=options, settings=settings)
+    engine = create_async_engine(address.replace("postgresql://", f"postgresql+{driver}://"), connect_args=settings)
+    wakeups = Wakeups(engine, Names.of(make_outbox_table(MetaData())), Events())
+    try:
+        async with small_cast(part, workers=2) as cast:
+            yield Trial(world, scene, cast, engine, wakeups)
+    finally:
+        await wakeups.close()
+        await engine.dispose()
+
+
+async def table(tries: int, drivers: list[str], only: str) -> AsyncIterator[str]:
+    """The lines of the table, one by one."""
+    yield "| fault | driver | tries | half within | longest |"
+    yield "|---|---|---:|---:|---:|"
+    with PostgresServer.start(settings={"fsync": "off"}) as record:
+        for driver in drivers:
+            async with World.standing(1, standby=True, pooler=True, nats=False) as world:
+                address = record.dsn(driver="")
+                async with trial(world, address, driver, pooled=False) as one:
+                    for kind, fault in FAULTS.items():
+                        if only in kind:
+                            yield _line(kind, driver, [await one.measure(fault) for _ in range(tries)])
+                    kind = f"worker killed, its message in flight (lease {LEASE_SECONDS:g} s)"
+                    if only in kind:
+                        yield _line(kind, driver, [await in_flight(one) for _ in range(tries)])
+                async with trial(world, address, driver, pooled=True) as one:
+                    for kind, fault in {
+                        "none, behind PgBouncer": nothing,
+                        "PgBouncer restarted": pooler_restarted,
+                    }.items():
+                        if only in kind:
+                            yield _line(kind, driver, [await one.measure(fault) for _ in range(tries)])
+
+
+def _line(kind: str, driver: str, seconds: list[float]) -> str:
+    half, longest = statistics.median(seconds), max(seconds)
+    return f"| {kind} | {driver} | {len(seconds)} | {half * 1000:.0f} ms | {longest * 1000:.0f} ms |"
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.machine.recovery", description=__doc__)
+    parser.add_argument("--tries", type=int, default=TRIES)
+    parser.add_argument("--driver", choices=[*SETTINGS, "both"], default="both")
+    parser.add_argument("--only", default="", help="faults whose name has this in it")
+    given = parser.parse_args()
+    drivers = list(SETTINGS) if given.driver == "both" else [given.driver]
+    async for line in table(given.tries, drivers, given.only):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

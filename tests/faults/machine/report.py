@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.faults.machine.checks.ends import growth, lives
 from tests.faults.machine.facts import Facts
+from tests.faults.machine.healing import recoveries
 from tests.faults.machine.history import COMMITTED, DIED, ROLLED_BACK, UNCERTAIN
-from tests.faults.machine.recovery import recoveries
 from tests.faults.machine.runs import Story
 from tests.faults.machine.wrong import Wrong
 

@@ -1,17 +1,15 @@
-"""A cast of a few workers and a producer, for the tests of strikes and for `recovery`.
+"""A cast of a few workers of `tests.faults.child`, for `recovery` and for the tests of Nemesis.
 
-Workers are `tests.faults.child` and keep their record in a database that no strike concerns. The producer is a task
-here, not a process: it publishes one message at a time, and knows which of them were certainly committed.
+They keep their record in a server that no strike concerns.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
 
-from tests.faults.child import PLAIN, Part
+from tests.faults.child import Part
 from tests.faults.processes import WorkerProcess
-from tests.faults.scene import Scene
 
 WORKER = "worker"
 
@@ -23,7 +21,7 @@ class Worker(WorkerProcess):
 
 
 class SmallCast:
-    """Workers of one role."""
+    """Workers that all play the same part."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -36,9 +34,10 @@ class SmallCast:
     def of(self, role: str) -> list[Worker]:
         return self.alive if role == WORKER else []
 
-    async def start(self, role: str) -> Worker:
+    async def start(self, role: str = WORKER, hang: str | None = None) -> Worker:
+        """One more, which hangs where it is told to."""
         assert role == WORKER
-        child = await Worker.start(self._part)
+        child = await Worker.start(replace(self._part, hang=hang))
         self.children.append(child)
         return child
 
@@ -48,21 +47,11 @@ class SmallCast:
 
 
 @asynccontextmanager
-async def small_cast(
-    scene: Scene, world: str, *, workers: int = 1, driver: str = "asyncpg", **options: Any
-) -> AsyncIterator[SmallCast]:
-    """Workers that do not outlive the block; `world` is their address of the outbox."""
-    part = Part(
-        world,
-        scene.record,
-        [PLAIN],
-        1,
-        driver,
-        options={"lease_ttl_seconds": scene.lease_seconds, "max_workers": 4, **options},
-    )
+async def small_cast(part: Part, workers: int = 1) -> AsyncIterator[SmallCast]:
+    """So many workers, which do not outlive the block."""
     cast = SmallCast(part)
     try:
-        await asyncio.gather(*(cast.start(WORKER) for _ in range(workers)))
+        await asyncio.gather(*(cast.start() for _ in range(workers)))
         yield cast
     finally:
         await asyncio.gather(*(child.kill() for child in cast.children))

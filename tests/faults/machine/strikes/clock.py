@@ -10,7 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from tests.faults.machine.strikes.strike import CHILDREN, NATS, POOLER, PRIMARY, Cast, NotHere, Strike, choose, linger
+from tests.faults.machine.strikes.strike import (
+    CHILDREN,
+    NATS,
+    POOLER,
+    PRIMARY,
+    Cast,
+    NotHere,
+    Strike,
+    choose,
+    linger,
+    replace,
+    stop,
+)
 from tests.faults.machine.world import World
 
 LIBRARIES = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1")
@@ -60,11 +72,11 @@ class ClockShifted(Strike):
         child = choose(cast, self.roles, chance)
         hours = chance.choice(HOURS)
         with world.fault(self.kind, f"{child.role} by {hours:+g} h"):
-            await child.stop()
+            await stop(world, child)
             try:
                 with shifted_clock(hours):
-                    child = await cast.replace(child)
+                    child = await replace(cast, child)
                 await linger(chance, 2.0, 5.0)
-                await child.stop()
+                await stop(world, child)
             finally:
-                await cast.replace(child)
+                await replace(cast, child)

@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from tests.faults.machine.strikes.strike import CHILDREN, Cast, Child, NotHere, Strike, choose, linger
+from tests.faults.machine.strikes.strike import CHILDREN, Cast, Child, NotHere, Strike, choose, linger, replace, stop
 from tests.faults.machine.world import World
 
 FROZEN_LEASES = 1.5
@@ -25,7 +25,7 @@ class Killed(Strike):
                 await child.kill()
                 await linger(chance, 0.0, 1.0)
             finally:
-                await cast.replace(child)
+                await replace(cast, child)
 
 
 class Stopped(Strike):
@@ -39,10 +39,10 @@ class Stopped(Strike):
         child = choose(cast, self.roles, chance)
         with world.fault(self.kind, f"{child.role} {child.pid}"):
             try:
-                await child.stop()
+                await stop(world, child)
                 await linger(chance, 0.0, 1.0)
             finally:
-                await cast.replace(child)
+                await replace(cast, child)
 
 
 class Frozen(Strike):
@@ -76,9 +76,9 @@ class Rolled(Strike):
         with world.fault(self.kind, f"{len(children)} of {role}"):
             for child in children:
                 try:
-                    await child.stop()
+                    await stop(world, child)
                 finally:
-                    await cast.replace(child)
+                    await replace(cast, child)
 
 
 class Grown(Strike):
@@ -97,7 +97,7 @@ class Grown(Strike):
                     added.append(await cast.start(role))
                 await linger(chance, 1.0, 4.0)
             finally:
-                await asyncio.gather(*(child.stop() for child in added))
+                await asyncio.gather(*(stop(world, child) for child in added))
 
 
 class Shrunk(Strike):
@@ -113,8 +113,8 @@ class Shrunk(Strike):
             raise NotHere(f"there is only one {role}")
         with world.fault(self.kind, f"{len(leaving)} of {role}"):
             try:
-                await asyncio.gather(*(child.stop() for child in leaving))
+                await asyncio.gather(*(stop(world, child) for child in leaving))
                 await linger(chance, 1.0, 4.0)
             finally:
                 for child in leaving:
-                    await cast.replace(child)
+                    await replace(cast, child)

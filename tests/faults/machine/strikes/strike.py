@@ -24,6 +24,10 @@ CHILDREN = "children"
 POOLER = "pooler"
 NATS = "nats"
 
+UNSTOPPABLE = "child did not stop in time"
+STARTS = 4
+"""How often a child is started before that is a failure."""
+
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -103,6 +107,27 @@ def choose(cast: Cast, roles: frozenset[str], chance: Random) -> Child:
     if not living:
         raise NotHere("nobody of these roles is alive")
     return chance.choice(sorted(living, key=lambda child: (child.role, child.pid)))
+
+
+async def stop(world: World, child: Child) -> None:
+    """Ask a child to stop. One that does not in its time is ended, and that is told."""
+    try:
+        await child.stop()
+    except TimeoutError:
+        with world.fault(UNSTOPPABLE, f"{child.role} {child.pid}"):
+            await child.kill()
+
+
+async def replace(cast: Cast, child: Child) -> Child:
+    """Another one in the place of a child; again where it could not start, as whoever runs processes does."""
+    for left in reversed(range(STARTS)):
+        try:
+            return await cast.replace(child)
+        except (AssertionError, OSError):
+            # Another strike may keep it from starting.
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 async def linger(chance: Random, least: float, most: float) -> None:

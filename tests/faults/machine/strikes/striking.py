@@ -38,7 +38,7 @@ class Tame(random.Random):
         super().__init__(1)
         self._number = number
 
-    def choice(self, seq: Sequence[Any]) -> Any:
+    def choice(self, seq: Any) -> Any:
         return seq[self._number]
 
     def uniform(self, a: float, b: float) -> float:
