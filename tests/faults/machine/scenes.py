@@ -193,10 +193,10 @@ class Overlap(Scene):
         """Whether the message came in time for what is promised; else it is made due again, and says nothing."""
         async with publisher.session() as late:
             began: datetime = (await late.execute(text("select now()"))).scalar_one()
+            # Due when it was inserted, and so before the claim that passes it.
+            message = await publisher.put(late, ORDERS)
             first = await publisher.publish(ORDERS)
             await runs(directory, first, 1)
-            # Due when its transaction began, and so before the claim that has just passed.
-            message = await publisher.put(late, ORDERS)
             await late.commit()
         ((now,),) = await world.ask("select clock_timestamp()")
         if now - began < timedelta(seconds=GRACE):
