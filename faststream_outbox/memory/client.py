@@ -30,6 +30,7 @@ from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.queue.within import EVER_SECONDS
 from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema.names import quoted_name
 from faststream_outbox.sql.log_rows import ReadMessage
@@ -158,7 +159,8 @@ class FakeOutboxClient(OutboxClient):
         """Let the leases of messages in flight begin anew."""
         held = list(self._claims())
         ids, tokens = [claim.id for claim in held], [claim.acquired_token for claim in held]
-        self.tables.answer("renew", {"ids": ids, "tokens": tokens})
+        # However far the clock was put ahead: they were renewed meanwhile.
+        self.tables.answer("renew", {"ids": ids, "tokens": tokens, "ttls": [EVER_SECONDS] * len(held)})
 
     async def seek(self, to: Start, group: str, topic: str) -> None:
         """Let a group read a topic from a place on, as `Outbox.seek` does: "earliest", "latest" or a time."""

@@ -80,6 +80,8 @@ class SettleStatements(MemoryTables):
         return [(row.id, row.acquired_token is not None) for row in self.rows if row.id in values["ids"]]
 
     def _renew(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        for _, row in self._held(values):
-            row.acquired_at = now
-            yield row.id, True
+        for place, row in self._held(values):
+            assert row.acquired_at is not None
+            if row.key is None or row.acquired_at >= now - timedelta(seconds=values["ttls"][place]):
+                row.acquired_at = now
+                yield row.id, True

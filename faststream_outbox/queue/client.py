@@ -35,7 +35,7 @@ from faststream_outbox.queue.renewer import Renewer
 from faststream_outbox.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.upkeep import Upkeep
-from faststream_outbox.queue.within import leases_of, named_in, refuse_lost
+from faststream_outbox.queue.within import EVER_SECONDS, leases_of, named_in, refuse_lost
 from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name, schema_map_of
 from faststream_outbox.service import Pulse, Service
@@ -295,7 +295,9 @@ class OutboxClient:
 
         async def ask() -> Fate:
             sql = statements("settle", self.names)
-            rows = await self._settle_connection.fetch(sql["renew"], leases_of(claims))
+            # However old: nothing runs any more, and who rolled back gives the message back by its token.
+            values = {**leases_of(claims), "ttls": [EVER_SECONDS] * len(claims)}
+            rows = await self._settle_connection.fetch(sql["renew"], values)
             if rows:
                 is_free = all(row.is_renewed for row in named(RenewedRow, rows))
                 return Fate.ROLLED_BACK if is_free else Fate.OPEN

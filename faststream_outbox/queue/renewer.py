@@ -77,6 +77,7 @@ class Renewer:
         values = {
             "ids": [claim.id for claim in claims],
             "tokens": [claim.acquired_token for claim in claims],
+            "ttls": [claim.worker.options.lease_ttl_seconds for claim in claims],
         }
         # Whether each lease that stands was renewed; one whose row a transaction holds is tried again soon.
         rows = await self._connection.fetch(self._sql["renew"], values)

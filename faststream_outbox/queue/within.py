@@ -11,6 +11,8 @@ from faststream_outbox.errors import LeaseLost
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.sql.rows import column
 
+EVER_SECONDS = 1e9
+"""A lease that is renewed however long ago it has run out."""
 MOST_AT_ONCE = 500
 """Messages of a statement in a handler's transaction: for many more, PostgreSQL would keep a plan made for others."""
 

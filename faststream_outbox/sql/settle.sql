@@ -137,13 +137,16 @@ returning t.id
 
 -- name: renew
 -- Leases that stand, and whether each began anew: a row that a transaction holds is passed over, as claims do.
+-- One that has run out stands until somebody takes the message. Not so with a key: somebody may have taken another
+-- message of it, and both would be in flight.
 with standing as materialized (
     select m.id, m.place
-    from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
+    from unnest(:ids::bigint[], :tokens::uuid[], :ttls::float8[]) as d (id, token, ttl)
     cross join lateral (
         select o.id, o.ctid as place
         from {table} o
         where o.id = d.id and o.acquired_token = d.token
+          and (o.key is null or o.acquired_at >= now() - make_interval(secs => d.ttl))
         limit 1
     ) m
 ), renewed as (
