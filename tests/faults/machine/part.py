@@ -41,6 +41,8 @@ class Part:
     """Where a producer publishes to; empty is everywhere."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further options of subscribers."""
+    broker: dict[str, Any] = field(default_factory=dict)
+    """Further options of brokers that read queues."""
     habits: dict[str, float] = field(default_factory=dict)
     """What a producer does otherwise: fields of `Habit`."""
 

@@ -96,10 +96,11 @@ class Scene:
     """Kinds of wrong of which one at least must be found where the guard is missing."""
     lease: float = LEASE
     options: dict[str, Any] = field(default_factory=dict)
+    broker: dict[str, Any] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
-        part = {"options": self.options}
+        part = {"options": self.options, "broker": self.broker}
         return Plan(
             SEED,
             0.0,
@@ -253,6 +254,8 @@ SCENES: dict[str, Scene] = {
         frozenset({"left"}),
         lease=SELDOM + 1,
         options={"min_fetch_interval": SELDOM, "max_fetch_interval": SELDOM},
+        # Whoever watches the sequence of ids scans for what was drawn and not announced.
+        broker={"watch": False},
     ),
     "position_without_epoch": Thawed(
         {MEMBER: 2}, frozenset({"cursor moved by a stranger"}), options={"max_workers": 1}

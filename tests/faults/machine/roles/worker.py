@@ -44,6 +44,7 @@ class Queues:
             dlq_table=tables.dead,
             logger=None,
             listen_dsn=part.dsn if part.pooled else None,
+            **part.broker,
         )
         self.options: dict[str, Any] = {
             "lease_ttl_seconds": part.lease_seconds,
