@@ -200,6 +200,11 @@ WRONGS: dict[str, tuple[Any, str, str]] = {
         "lease stolen",
         "m1",
     ),
+    "taken from one who had not begun": (
+        facts(leases=[lease(2.0, "m1", (B, 1.0), (A, 2.0))]),
+        "lease stolen",
+        "m1",
+    ),
     "deleted by another": (facts(leases=[lease(2.0, "m1", (A, 1.0), None, who=OF_B)]), "settled by a stranger", "m1"),
     "given back by another": (
         facts(leases=[lease(2.0, "m1", (A, 1.0), None, who=OF_B, is_kept=True)]),
@@ -344,7 +349,7 @@ class TestExcused:
         assert check(given, held) == []
 
     def test_claim_whose_answer_nobody_heard_is_taken_again_at_once(self) -> None:
-        given, held = events(leases=[lease(2.0, "m1", (B, 1.0), (A, 2.0))])
+        given, held = events(leases=[lease(2.0, "m1", (A.replace("1", "9"), 1.0), (A, 2.0))])
         assert check(given, held) == []
 
     def test_death_during_a_fault(self) -> None:
