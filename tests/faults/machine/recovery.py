@@ -32,6 +32,7 @@ from tests.faults.machine.small_cast import SmallCast, small_cast
 from tests.faults.machine.strikes.sessions import Terminated
 from tests.faults.machine.strikes.striking import Tame
 from tests.faults.machine.world import World
+from tests.faults.proxy import Way
 from tests.faults.scene import Scene
 from tests.pgbouncer.conftest import SETTINGS
 from tests.waiting import eventually
@@ -40,6 +41,7 @@ TRIES = 5
 LEASE_SECONDS = 2.0
 IDLE_SECONDS = 1.5
 """So long nothing happens before a fault."""
+LONG_SECONDS = 10.0
 PATIENCE = 90.0
 
 
@@ -110,10 +112,10 @@ async def worker_killed(trial: Trial) -> AsyncIterator[float]:
     await trial.cast.start()
 
 
-def restarted(how: Ending) -> Fault:
+def restarted(how: Ending, down: float = 0.0) -> Fault:
     @asynccontextmanager
     async def fault(trial: Trial) -> AsyncIterator[float]:
-        await trial.world.restart(how)
+        await trial.world.restart(how, down)
         yield time.monotonic()
 
     return fault
@@ -131,6 +133,15 @@ def sessions_ended(purpose: str) -> Fault:
 @asynccontextmanager
 async def connections_cut(trial: Trial) -> AsyncIterator[float]:
     trial.world.line.cut()
+    yield time.monotonic()
+
+
+@asynccontextmanager
+async def silent(trial: Trial) -> AsyncIterator[float]:
+    """Nothing arrives either way, and connections that lost something are never told of it."""
+    trial.world.line.way = Way.BLACK_HOLE
+    await asyncio.sleep(LONG_SECONDS)
+    trial.world.line.way = Way.OPEN
     yield time.monotonic()
 
 
@@ -173,7 +184,10 @@ FAULTS: dict[str, Fault] = {
     "all sessions ended": sessions_ended("all"),
     "all connections reset": connections_cut,
     "failover": failed_over,
+    f"PostgreSQL down for {LONG_SECONDS:g} s": restarted("immediate", LONG_SECONDS),
+    f"line silent for {LONG_SECONDS:g} s": silent,
 }
+BEHIND_POOLER: dict[str, Fault] = {"none, behind PgBouncer": nothing, "PgBouncer restarted": pooler_restarted}
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Nemesis strikes as its seed says, never with two that exclude each other, and leaves everything whole."""
 
 import asyncio
+from collections import Counter
 from itertools import islice
 from random import Random
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.faults.machine.nemesis import Nemesis, plan
 from tests.faults.machine.strikes.catalogue import catalogue
-from tests.faults.machine.strikes.strike import Cast, NotHere, Strike, exclude
+from tests.faults.machine.strikes.strike import Cast, NotHere, NotNow, Strike, exclude
 from tests.faults.machine.strikes.striking import Nobody
 from tests.faults.machine.world import World
 from tests.waiting import eventually
@@ -59,6 +60,14 @@ class Impossible(Pretended):
         raise NotHere("no such thing")
 
 
+class Early(Pretended):
+    """Comes too early, whenever it comes."""
+
+    async def strike(self, world: World, cast: Cast, chance: Random) -> None:
+        self._log.order.append(self.kind)
+        raise NotNow("not yet")
+
+
 class Broken(Pretended):
     """Fails."""
 
@@ -93,10 +102,12 @@ async def test_same_seed_is_the_same_plan() -> None:
     assert first != other
 
 
-async def test_every_kind_has_a_name_of_its_own_and_comes() -> None:
-    kinds = {strike.kind for strike in catalogue()}
-    assert len(kinds) == len(catalogue())
-    assert {step.strike.kind for step in islice(plan(1, catalogue()), 2000)} == kinds
+async def test_every_kind_has_a_name_of_its_own_and_comes_in_each_round() -> None:
+    weights = {strike.kind: strike.weight for strike in catalogue()}
+    assert len(weights) == len(catalogue())
+    steps = plan(1, catalogue())
+    for _ in range(3):
+        assert Counter(step.strike.kind for step in islice(steps, sum(weights.values()))) == weights
 
 
 async def test_two_that_exclude_each_other_never_run_at_once(world: World) -> None:
@@ -114,6 +125,14 @@ async def test_what_cannot_be_done_is_tried_once(world: World) -> None:
     await nemesis.run(0.5)
     assert nemesis.skipped == {"impossible": "no such thing"}
     assert log.order.count("impossible") == 1
+
+
+async def test_what_cannot_be_done_now_is_tried_again(world: World) -> None:
+    log = Log()
+    nemesis = Nemesis(world, Nobody(), strikes=[Early(log, "early")], pauses=PAUSES)
+    await nemesis.run(0.5)
+    assert (nemesis.skipped, nemesis.count.total()) == ({}, 0)
+    assert log.order.count("early") > 1
 
 
 async def test_strike_that_fails_is_raised_when_all_others_have_healed(world: World) -> None:

@@ -31,7 +31,7 @@ class Cut(Strike):
 
     kind = "connections cut"
     takes = frozenset({LINE})
-    weight = 2.0
+    weight = 2
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         times, share = chance.randint(1, 3), draw_share(chance)
@@ -62,7 +62,7 @@ class AnswersLost(Strike):
 
     kind = "answers lost"
     takes = frozenset({LINE})
-    weight = 2.0
+    weight = 2
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         share, seconds = draw_share(chance), chance.uniform(0.2, 2.0)
@@ -89,7 +89,7 @@ class CommitAnswersLost(Strike):
 
     kind = "answers to COMMIT lost"
     takes = frozenset({LINE})
-    weight = 2.0
+    weight = 2
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         wanted = chance.randint(1, 5)

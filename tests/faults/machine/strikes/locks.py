@@ -38,7 +38,7 @@ class TableLocked(Strike):
     takes = frozenset({TABLE})
     shares = frozenset({PRIMARY})
 
-    def __init__(self, mode: str, *, weight: float | None = None) -> None:
+    def __init__(self, mode: str, *, weight: int | None = None) -> None:
         super().__init__(weight=weight)
         self.kind = f"table locked ({mode})"
         self._mode = mode

@@ -17,7 +17,7 @@ from faststream_outbox.errors import ConnectionUnusable, UnknownName
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.queue import OutboxClient
 from faststream_outbox.queue.admin.dead_letters import DeadLetters, Selection
-from tests.faults.machine.strikes.strike import PRIMARY, Cast, NotHere, Strike
+from tests.faults.machine.strikes.strike import PRIMARY, Cast, NotHere, NotNow, Strike
 from tests.faults.machine.world import DEAD_LETTERS, LOG, OUTBOX, World
 
 SOUGHT_GROUP = "sought"
@@ -43,7 +43,7 @@ class Sought(Strike):
                 async with Outbox(engine, tables=tables, listen=False) as log, engine.begin() as connection:
                     await log.seek(connection, place, SOUGHT_GROUP)
             except UnknownName as error:
-                raise NotHere(f"no group {SOUGHT_GROUP}") from error
+                raise NotNow(f"no group {SOUGHT_GROUP}") from error
             finally:
                 await engine.dispose()
 

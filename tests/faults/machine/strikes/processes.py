@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from tests.faults.machine.strikes.strike import CHILDREN, Cast, Child, NotHere, Strike, choose, linger, replace, stop
+from tests.faults.machine.strikes.strike import CHILDREN, Cast, Child, NotNow, Strike, choose, linger, replace, stop
 from tests.faults.machine.world import World
 
 FROZEN_LEASES = 1.5
@@ -16,7 +16,7 @@ class Killed(Strike):
 
     kind = "child killed"
     takes = frozenset({CHILDREN})
-    weight = 3.0
+    weight = 3
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         child = choose(cast, self.roles, chance)
@@ -33,7 +33,7 @@ class Stopped(Strike):
 
     kind = "child stopped"
     takes = frozenset({CHILDREN})
-    weight = 2.0
+    weight = 2
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         child = choose(cast, self.roles, chance)
@@ -50,7 +50,7 @@ class Frozen(Strike):
 
     kind = "child frozen"
     takes = frozenset({CHILDREN})
-    weight = 2.0
+    weight = 2
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         child = choose(cast, self.roles, chance)
@@ -110,7 +110,7 @@ class Shrunk(Strike):
         role = choose(cast, self.roles, chance).role
         leaving = [child for child in cast.of(role) if child.is_alive][1:]
         if not leaving:
-            raise NotHere(f"there is only one {role}")
+            raise NotNow(f"there is only one {role}")
         with world.fault(self.kind, f"{len(leaving)} of {role}"):
             try:
                 await asyncio.gather(*(stop(world, child) for child in leaving))

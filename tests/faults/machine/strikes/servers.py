@@ -9,7 +9,7 @@ from random import Random
 import psycopg
 
 from tests.faults.machine.pair import APPLICATION, Ending
-from tests.faults.machine.strikes.strike import NATS, POOLER, PRIMARY, Cast, NotHere, Strike, linger
+from tests.faults.machine.strikes.strike import NATS, POOLER, PRIMARY, Cast, NotHere, NotNow, Strike, linger
 from tests.faults.machine.world import World
 
 RECOVERY_SECONDS = 30.0
@@ -20,7 +20,7 @@ class PostgresRestarted(Strike):
 
     takes = frozenset({PRIMARY})
 
-    def __init__(self, how: Ending, *, weight: float | None = None) -> None:
+    def __init__(self, how: Ending, *, weight: int | None = None) -> None:
         super().__init__(weight=weight)
         self.kind = f"PostgreSQL restarted ({how})"
         self._how: Ending = how
@@ -43,7 +43,7 @@ class BackendKilled(Strike):
         question = "select pid from pg_stat_activity where usename = %s order by pid"
         pids = [pid for (pid,) in await world.ask(question, APPLICATION)]
         if not pids:
-            raise NotHere("nobody is connected")
+            raise NotNow("nobody is connected")
         pid = chance.choice(pids)
         with world.fault(self.kind, str(pid)):
             os.kill(pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ import psycopg
 
 from faststream_outbox.connections.identity import parse_name
 from tests.faults.machine.pair import APPLICATION
-from tests.faults.machine.strikes.strike import PRIMARY, Cast, NotHere, Strike, linger
+from tests.faults.machine.strikes.strike import PRIMARY, Cast, NotNow, Strike, linger
 from tests.faults.machine.world import World
 
 _TERMINATE = "select pg_terminate_backend(pid) from pg_stat_activity where pid = any(%s)"
@@ -31,7 +31,7 @@ class Terminated(Strike):
 
     takes = frozenset({PRIMARY})
 
-    def __init__(self, purpose: str, *, weight: float | None = None) -> None:
+    def __init__(self, purpose: str, *, weight: int | None = None) -> None:
         super().__init__(weight=weight)
         self.kind = f"sessions ended ({purpose})"
         self._purpose = purpose
@@ -45,7 +45,7 @@ class Terminated(Strike):
             purposes = [self._purpose]
         ended = [pid for pid, purpose in there.items() if self._purpose == "all" or purpose in purposes]
         if not ended:
-            raise NotHere(f"no session for {self._purpose}")
+            raise NotNow(f"no session for {self._purpose}")
         with world.fault(self.kind, f"{len(ended)} sessions: {', '.join(purposes)}"):
             await world.ask(_TERMINATE, ended)
 

@@ -35,6 +35,10 @@ class NotHere(Exception):
     """This cannot be done in this world; the message says what is missing."""
 
 
+class NotNow(Exception):
+    """This cannot be done at the moment; the message says why."""
+
+
 class Child(Protocol):
     """A process under test."""
 
@@ -75,7 +79,7 @@ class Strike(ABC):
     """One way to break something.
 
     roles: the roles of children that it concerns; none named is all.
-    weight: how often it comes, compared with others.
+    weight: how often it comes in a round.
     """
 
     kind: str
@@ -84,9 +88,9 @@ class Strike(ABC):
     """What nobody else may use meanwhile."""
     shares: frozenset[str] = NOTHING
     """What nobody else may take meanwhile."""
-    weight: float = 1.0
+    weight: int = 1
 
-    def __init__(self, *, roles: Iterable[str] = (), weight: float | None = None) -> None:
+    def __init__(self, *, roles: Iterable[str] = (), weight: int | None = None) -> None:
         self.roles = frozenset(roles)
         if weight is not None:
             self.weight = weight
@@ -105,7 +109,7 @@ def choose(cast: Cast, roles: frozenset[str], chance: Random) -> Child:
     """One of the living of these roles."""
     living = [child for child in cast.alive if not roles or child.role in roles]
     if not living:
-        raise NotHere("nobody of these roles is alive")
+        raise NotNow("nobody of these roles is alive")
     return chance.choice(sorted(living, key=lambda child: (child.role, child.pid)))
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.faults.machine.strikes.clock import ClockShifted, library, shifted_clock
 from tests.faults.machine.strikes.processes import Frozen, Grown, Killed, Rolled, Shrunk, Stopped
-from tests.faults.machine.strikes.strike import NotHere, Strike
+from tests.faults.machine.strikes.strike import NotHere, NotNow, Strike
 from tests.faults.machine.strikes.striking import Tame, Witness, striking
 from tests.faults.machine.world import World
 from tests.servers.missing import missing
@@ -157,7 +157,7 @@ async def test_fewer_children_and_as_many_as_before(world: World, cast: Sleepers
 
 
 async def test_the_last_child_is_not_taken_away(world: World, cast: Sleepers) -> None:
-    with pytest.raises(NotHere, match="only one other"):
+    with pytest.raises(NotNow, match="only one other"):
         await Shrunk(roles=["other"]).strike(world, cast, Tame())
 
 

@@ -7,7 +7,7 @@ from tests.faults.machine.strikes.conftest import Lines, answers
 from tests.faults.machine.strikes.locks import RowsLocked, TableLocked
 from tests.faults.machine.strikes.sessions import ConnectionsFilled, Terminated
 from tests.faults.machine.strikes.snapshots import PreparedHeld, SnapshotHeld
-from tests.faults.machine.strikes.strike import NotHere, Strike
+from tests.faults.machine.strikes.strike import NotNow, Strike
 from tests.faults.machine.strikes.striking import Nobody, Tame, striking
 from tests.faults.machine.world import OUTBOX, World
 from tests.waiting import eventually
@@ -30,7 +30,7 @@ async def test_sessions_of_a_purpose_are_ended(world: World, lines: Lines, purpo
 
 
 async def test_nobody_of_a_purpose_is_said(world: World) -> None:
-    with pytest.raises(NotHere, match="no session for listen"):
+    with pytest.raises(NotNow, match="no session for listen"):
         await Terminated("listen").strike(world, Nobody(), Tame())
 
 

@@ -25,7 +25,7 @@ class Upkeep(Strike):
     takes = frozenset({TABLE})
     shares = frozenset({PRIMARY})
 
-    def __init__(self, command: str, *, weight: float | None = None) -> None:
+    def __init__(self, command: str, *, weight: int | None = None) -> None:
         super().__init__(weight=weight)
         self.kind = command
         self._command = command
