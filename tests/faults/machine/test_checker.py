@@ -352,6 +352,14 @@ class TestExcused:
         given, held = events(leases=[lease(2.0, "m1", (A.replace("1", "9"), 1.0), (A, 2.0))])
         assert check(given, held) == []
 
+    def test_member_that_lost_its_slots_to_another_of_its_process(self) -> None:
+        more = [
+            *ran("f1", 4.0, 4.4, run=8, place="facts/plain", token=None),
+            *ran("f1", 4.2, 4.6, run=9, place="facts/plain", token=None),
+        ]
+        given, held = events(*more)
+        assert check(given, held) == []
+
     def test_death_during_a_fault(self) -> None:
         strike = event(5.5, "struck", MACHINE, "machine", fault="NATS down", detail="")
         given, held = events(strike, event(6.0, "died", MACHINE, "machine", child=1, of="relay", code=1))
