@@ -54,6 +54,8 @@ class Part:
     retries: float = 0.0
     dead: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the driver, such as PgBouncer needs them."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -75,7 +77,8 @@ class Player:
         self._part = part
         self._record = record
         self._random = random.Random(f"{part.seed} {number} {os.getpid()}" if number else part.seed)
-        self._engine = create_async_engine(part.world.replace("postgresql://", f"postgresql+{part.driver}://"))
+        address = part.world.replace("postgresql://", f"postgresql+{part.driver}://")
+        self._engine = create_async_engine(address, connect_args=part.settings)
         self._sessions = async_sessionmaker(self._engine)
         metadata = MetaData()
         table = make_outbox_table(metadata)

@@ -27,6 +27,7 @@ pool_mode = {mode}
 default_pool_size = {servers}
 max_client_conn = 100
 ignore_startup_parameters = extra_float_digits, options
+server_login_retry = 1
 """
 
 
@@ -47,14 +48,18 @@ class Pooler:
             process = subprocess.Popen(["pgbouncer", *account, str(self._file)], stdout=output, stderr=output)
         self._process = process
 
-        def answers() -> bool:
-            """PgBouncer answers."""
-            assert process.poll() is None, log.read_text()
+        def connects() -> bool:
             try:
                 psycopg.connect(plain(self.url), connect_timeout=2).close()
             except psycopg.OperationalError:
                 return False
             return True
+
+        async def answers() -> bool:
+            """PgBouncer answers."""
+            assert process.poll() is None, log.read_text()
+            # In a thread: what stands behind it may be served by this event loop.
+            return await asyncio.to_thread(connects)
 
         await eventually(answers)
 
