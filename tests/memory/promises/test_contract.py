@@ -273,7 +273,7 @@ async def test_a_lease_that_has_run_out_is_renewed_without_a_key_only(two: Two) 
     await two.ask("claim", **lanes(("orders", 0)))
     await two.ask("claim_keys", **keys("a"))
     await two.advance(TTL + 1.0)
-    assert await two.ask("renew", **held(1, 2, ttls=TTL)) == [[1, True]]
+    assert await two.ask("renew", **held(1, 2, ttls=TTL)) == [[1, True, False], [2, False, True]]
     await two.compare()
 
 

@@ -68,3 +68,24 @@ async def test_a_batch_leaves_out_what_stands_behind_a_message_that_was_taken_ov
     assert task is not None
     assert await attempt_batch(worker, batch, task) == [None, RELEASE, DONE]
     assert seen == [2]
+
+
+async def test_message_without_a_key_keeps_a_lease_that_nobody_took(rig: Rig) -> None:
+    may_end = asyncio.Event()
+
+    async def handle(claim: Claim) -> Outcome:
+        await may_end.wait()
+        return DONE
+
+    await rig.work(handle, **LEASE)
+    await rig.put("alone")
+    await eventually(rig.leased)
+    await rig.sql("update {t} set acquired_at = acquired_at - interval '1 hour'")
+
+    async def is_renewed() -> bool:
+        return bool(await rig.one("select acquired_at > now() - interval '1 minute' from {t}"))
+
+    await eventually(is_renewed)
+    may_end.set()
+    await rig.witness.wait(events.Handled)
+    assert rig.witness.of(events.LeaseWasLost) == []
