@@ -2,6 +2,7 @@
 #
 #   PYTHON=python3.13 VENV=.venv-3.13   another interpreter, in an environment of its own
 #   TESTS=tests/queue                   which tests, for test-fast
+#   MINUTES=5 SEED=7                    how long the machine of `make soak` breaks things, and which
 #   KEEP=1                              leave the demo's shop open, until Ctrl-C
 #   ARGS="-k lease -x"                  passed on to pytest, the demo and the benchmarks
 
@@ -12,6 +13,7 @@ WORKERS ?= 4
 TESTS ?= tests
 ARGS ?=
 KEEP ?=
+SEED ?= 1
 COVER ?=
 
 # Many tests start processes: what those import is compiled once.
@@ -97,8 +99,12 @@ types: $(DEV) ## mypy and basedpyright, at the same time
 bench: $(DEV) ## costs per message, against the baseline
 	$(BIN)/python -m bench $(ARGS)
 
-soak: $(DEV) ## the tests that run for minutes
+soak: $(DEV) ## the tests that run for minutes; with MINUTES=5 SEED=7 the machine that breaks everything instead
+ifdef MINUTES
+	$(BIN)/python -m tests.faults.machine --minutes $(MINUTES) --seed $(SEED) --report machine-$(SEED) $(ARGS)
+else
 	$(BIN)/python -m pytest -m soak --timeout=1800 $(ARGS)
+endif
 
 docs: $(DEV) ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

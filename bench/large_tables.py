@@ -9,7 +9,7 @@ scattered as those of messages are.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import md5
@@ -39,7 +39,7 @@ _QUEUE = """
            now() + case when i % 2 = 0 then interval '1 day' else interval '-1 hour' end, md5(i::text)::uuid
     from generate_series({first}, {last}) i
 """
-_LOG = """
+LOG = """
     with x as materialized (select pg_current_xact_id()::text::bigint as xid)
     insert into {table} (position, uri, slot, payload, metadata, created_at, transaction_id)
     select nextval('{table}_head_drawn_seq'), u.uri, get_byte(decode(md5(u.uri), 'hex'), 7),
@@ -54,6 +54,15 @@ _INBOX = """
            - interval '1 millisecond' * ({last} - i)
     from generate_series({first}, {last}) i
 """
+_PLACES = {
+    "queue": QUEUE,
+    "keyed": KEYED_QUEUE,
+    "keys": KEYS,
+    "oldest": OLDEST_DAYS,
+    "slice": OLD_SLICE,
+    "consumer": CONSUMER,
+    "source": SOURCE,
+}
 _SIZE = """
     select sum(pg_table_size(c.oid))::float8, sum(pg_indexes_size(c.oid))::float8
     from pg_class c where c.oid = cast(:table as regclass)
@@ -95,21 +104,20 @@ class LargeStage:
         async with self.engine.begin() as connection:
             await connection.run_sync(metadata.create_all)
         if "queue" in parts:
-            await self._fill(made.queue, _QUEUE, rows)
+            await self.fill(made.queue, _QUEUE, rows, _PLACES)
         if "log" in parts:
-            await self._fill(made.log.log, _LOG, rows)
+            await self.fill(made.log.log, LOG, rows, _PLACES)
             await self._sequence(made)
         if "inbox" in parts:
             # Ids are scattered: an index that is built at the end is filled in a tenth of the time.
             await self.run(f"alter table {made.inbox.name} drop constraint {made.inbox.name}_pkey")
-            await self._fill(made.inbox, _INBOX, rows)
+            await self.fill(made.inbox, _INBOX, rows, _PLACES)
             await self.run(f"alter table {made.inbox.name} add primary key (consumer, source, message_id)")
         return made
 
-    async def _fill(self, table: Table, statement: str, rows: int) -> None:
+    async def fill(self, table: Table, statement: str, rows: int, places: Mapping[str, object]) -> None:
+        """Insert so many rows in portions, with the indexes built at the end."""
         began = time.perf_counter()
-        places = {"table": table.name, "queue": QUEUE, "keyed": KEYED_QUEUE, "keys": KEYS}
-        places |= {"oldest": OLDEST_DAYS, "slice": OLD_SLICE, "consumer": CONSUMER, "source": SOURCE}
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         async with self.engine.begin() as connection:
             await connection.execute(text("set local maintenance_work_mem = '512MB'"))
@@ -117,7 +125,7 @@ class LargeStage:
                 await connection.run_sync(index.drop)
         for first in range(0, rows, PORTION):
             last = min(first + PORTION, rows) - 1
-            await self.run(statement.format(first=first, last=last, **places))
+            await self.run(statement.format(table=table.name, first=first, last=last, **places))
         async with self.engine.begin() as connection:
             await connection.execute(text("set local maintenance_work_mem = '512MB'"))
             for index in indexes:

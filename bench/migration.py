@@ -1,4 +1,4 @@
-"""The migration from 0.19 as its page has it: the tables of 0.19, and the two steps, to be run as Alembic runs them.
+"""The migration from 0.3 to 0.19 as its page has it: the tables of 0.19, and its steps, to be run as Alembic runs them.
 
 `python -m bench.rolling` and the tests of the migration run what users copy, and nothing else.
 """
@@ -15,7 +15,8 @@ from sqlalchemy import Engine
 from bench.peer import ROOT
 
 PAGE = ROOT / "docs" / "migrating.md"
-BEFORE, AFTER = "upgrade", "upgrade_after_the_deploy"
+BEFORE, AFTER, BACK = "upgrade", "upgrade_after_the_deploy", "downgrade_after_the_deploy"
+BOTH = ("outbox", "outbox_dlq")
 
 
 def _blocks(language: str) -> list[str]:
@@ -28,18 +29,19 @@ def former_tables() -> str:
 
 
 @cache
-def steps() -> dict[str, Callable[[], None]]:
-    """What is run before the deploy and after it."""
+def steps(tables: tuple[str, ...] = BOTH) -> dict[str, Callable[[], None]]:
+    """What is run before the deploy and after it, and what takes the latter back; of these tables."""
     namespace: dict[str, Any] = {}
     for block in _blocks("python"):
-        if "def upgrade" in block:
+        if "def upgrade" in block or "def downgrade" in block:
             exec(compile(block, str(PAGE), "exec"), namespace)
-    return {name: namespace[name] for name in (BEFORE, AFTER)}
+    namespace["TABLES"] = tables
+    return {name: namespace[name] for name in (BEFORE, AFTER, BACK)}
 
 
-def migrate(engine: Engine, step: str) -> None:
-    """Run a step of the migration."""
+def migrate(engine: Engine, step: str, tables: tuple[str, ...] = BOTH) -> None:
+    """Run a step of the migration; without dead letters, `tables` is as the page says."""
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
         with Operations.context(context), context.begin_transaction(_per_migration=True):
-            steps()[step]()
+            steps(tables)[step]()

@@ -7,6 +7,7 @@ here, by `checked`, with the caller's transaction untouched. Built by publishers
 
 import json
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -90,7 +91,8 @@ def plain(queue: object, body: object, headers: str | None, key: object, message
 def checked_text(value: object, what: str, *, length: int = NAME_LENGTH) -> str:
     """`value` as a plain string that PostgreSQL can store, or an error that names `what`."""
     if not isinstance(value, str):
-        msg = f"{what} must be a str, not {type(value).__name__}: {value!r}."
+        # Cut, and of whatever cannot be printed too.
+        msg = f"{what} must be a str, not {type(value).__name__}: {reprlib.repr(value)}."
         raise InvalidMessageType(msg)
     if not value:
         msg = f"{what} must not be empty."
@@ -134,7 +136,7 @@ def header_mapping(headers: object) -> dict[str, Any]:
         raise InvalidMessageType(msg)
     for name in headers:
         if not isinstance(name, str):
-            msg = f"Header names must be str, not {type(name).__name__}: {name!r}."
+            msg = f"Header names must be str, not {type(name).__name__}: {reprlib.repr(name)}."
             raise InvalidMessageType(msg)
     return dict(headers)
 

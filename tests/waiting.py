@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -35,6 +36,16 @@ async def eventually(
             what = message or inspect.getdoc(predicate) or getattr(predicate, "__qualname__", repr(predicate))
             pytest.fail(f"still not so after {timeout} s: {what} (last answer: {answer!r})")
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+def eventually_sync(predicate: Callable[[], bool], timeout: float = PATIENCE_SECONDS, message: str = "") -> None:
+    """The same where no event loop runs, such as between commands that bring their own."""
+    __tracebackhide__ = True
+    deadline = monotonic() + timeout
+    while not predicate():
+        if monotonic() > deadline:
+            pytest.fail(f"still not so after {timeout} s: {message or predicate}")
+        sleep(PROGRESS_PAUSE_SECONDS)
 
 
 async def progresses(

@@ -20,28 +20,42 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from docs.pictures.shop import broker_of, open_shop, remember
 from faststream_outbox.dashboard import Content, make_dashboard
+from faststream_outbox.queue.admin.dead_letters import Selection
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.dashboard.served import served
 
 PLACE = Path(__file__).parents[1] / "images"
 SIZES = {"wide": (1440, 900), "narrow": (360, 780)}
 GROUP = "group=billing&uri=orders"
-# Names of files, what they show, and how.
+# Names of files, what they show, and how: each in light and in dark colours.
+SHOWN = {
+    "overview": ("/", "wide"),
+    "failures": ("/failures", "wide"),
+    "message": ("/message?letter={letter}", "wide"),
+    "edit": ("/message?letter={plain}&edit=yes", "wide"),
+    "replay": ("/replay?queue=payments", "wide"),
+    "queues": ("/queues", "wide"),
+    "queue": ("/queue?name=emails", "wide"),
+    "timers": ("/timers", "wide"),
+    "groups": ("/groups", "wide"),
+    "group": (f"/group?{GROUP}", "wide"),
+    "keys": ("/keys", "wide"),
+    "workers": ("/workers", "wide"),
+    "relays": ("/relays", "wide"),
+    "health": ("/health", "wide"),
+    "narrow": ("/", "narrow"),
+}
 KEPT = {
-    "overview": ("/", "light", "wide"),
-    "overview-dark": ("/", "dark", "wide"),
-    "failures": ("/failures", "light", "wide"),
-    "message": ("/message?letter={letter}", "light", "wide"),
-    "replay": ("/replay?queue=payments", "light", "wide"),
-    "groups": (f"/group?{GROUP}", "dark", "wide"),
-    "health": ("/health", "light", "wide"),
-    "narrow": ("/", "light", "narrow"),
+    name if scheme == "light" else f"{name}-{scheme}": (path, scheme, size)
+    for name, (path, size) in SHOWN.items()
+    for scheme in ("light", "dark")
 }
 ALL = {
     "overview": "/",
     "failures": "/failures",
     "failures-narrowed": "/failures?queue=payments&error_type=CardDeclined",
     "message-dead": "/message?letter={letter}",
+    "edit": "/message?letter={plain}&edit=yes",
     "message": "/message?id=5",
     "replay": "/replay?queue=payments",
     "purge": "/purge?queue=emails",
@@ -110,12 +124,13 @@ async def run(everything: Path | None) -> None:
                 trace_url="https://traces.example/{trace_id}",
             )
             house = dashboard._house
-            sample = await house.sampler.sample()
-            await house.sampler.checkup()
-            remember(house.sampler.history, sample)
+            sample = await house.monitor.sample()
+            await house.monitor.checkup()
+            remember(house.monitor.history, sample)
             letters = await house.source.dead_letters.groups("payments")
             (parked, *_) = await house.source.topics.parked.list("billing")
-            names = {"letter": letters[0].count, "parked": parked.position}
+            (plain, *_) = await house.source.dead_letters.find(Selection(queue="parcels"), limit=1)
+            names = {"letter": letters[0].count, "parked": parked.position, "plain": plain.id}
             browser = await playwright.chromium.launch(
                 executable_path=shutil.which("chromium"),
                 args=["--no-sandbox", "--force-color-profile=srgb"],

@@ -51,4 +51,11 @@ def decoded(content: Any) -> DecodedMessage:
     if content.content_type == JSON:
         value: DecodedMessage = json_loads(content.body)
         return value
-    return decode_message(content)
+    try:
+        return decode_message(content)
+    except (ValueError, RecursionError):
+        # Nobody said that it is JSON: thousands of digits or brackets are bytes then, as other bytes are.
+        if content.content_type:
+            raise
+        body: bytes = content.body
+        return body

@@ -5,7 +5,8 @@ running, else, where that is allowed, into a transaction of its own. Bodies and 
 from the command as late as possible, because middlewares may replace them.
 """
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
@@ -39,7 +40,7 @@ from faststream_outbox.envelope import (
     checked_text,
     plain,
 )
-from faststream_outbox.errors import InvalidMessage, SessionRequired
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType, SessionRequired
 from faststream_outbox.log.append import append, append_sync
 from faststream_outbox.log.message import OutboxMessage as TopicMessage
 from faststream_outbox.overview import Unprocessed, fetch_unprocessed
@@ -149,12 +150,16 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
     def _choices(self, cmd: OutboxPublishCommand) -> dict[str, Any]:
         return {"on_duplicate": cmd.on_duplicate, "strict_key_order": self._config.strict_key_order}
 
+    async def _encode(self, body: Any) -> tuple[bytes, str | None]:
+        with encoding():
+            return await self.codec.encode(body, self._config.fd_config._serializer)
+
     async def _envelope(self, cmd: OutboxPublishCommand) -> Envelope:
-        payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
+        payload, content_type = await self._encode(cmd.body)
         return envelope(cmd, payload, content_type, correlation_id=cmd.correlation_id)
 
     async def _topic_message(self, cmd: OutboxPublishCommand) -> TopicMessage:
-        payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
+        payload, content_type = await self._encode(cmd.body)
         return topic_message(
             cmd, payload, content_type, correlation_id=cmd.correlation_id, key=cmd.key, message_id=cmd.message_id
         )
@@ -173,7 +178,7 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         own_id = cmd.id_for_both
         if own_id is None:
             return await self._envelope(cmd)
-        payload, content_type = await self.codec.encode(cmd.body, self._config.fd_config._serializer)
+        payload, content_type = await self._encode(cmd.body)
         if cmd.is_plain:
             return plain(cmd.destination, payload, _headers_of(content_type), cmd.key, own_id)
         return replace(envelope(cmd, payload, content_type, correlation_id=None), message_id=own_id)
@@ -208,12 +213,13 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
         bodies = cmd.batch_bodies
         serializer = self._config.fd_config._serializer
         codec = self.codec
-        if isinstance(codec, BatchCodecProto):
-            return await codec.encode_batch(bodies, serializer)
-        if type(codec) is DefaultCodec:
-            # As it does, without a coroutine for each.
-            return [encode_message(body, serializer) for body in bodies]
-        return [await codec.encode(body, serializer) for body in bodies]
+        with encoding():
+            if isinstance(codec, BatchCodecProto):
+                return await codec.encode_batch(bodies, serializer)
+            if type(codec) is DefaultCodec:
+                # As it does, without a coroutine for each.
+                return [encode_message(body, serializer) for body in bodies]
+            return [await codec.encode(body, serializer) for body in bodies]
 
     def _draws_ids_for(self, cmd: OutboxPublishCommand) -> bool:
         """Whether correlation ids are ours to make, where FastStream would draw one for each message."""
@@ -249,8 +255,28 @@ def _headers_of(content_type: str | None) -> str | None:
     return checked_headers({CONTENT_TYPE: content_type}) if content_type else None
 
 
+@contextmanager
+def encoding() -> Generator[None, None, None]:
+    """What a codec says of a body that it cannot encode, as an error about the message."""
+    try:
+        yield
+    except TypeError as error:
+        msg = f"The message cannot be encoded: {error}. Publish a model, dataclass, dict, list, number, text or bytes."
+        raise InvalidMessageType(msg) from error
+    except (ValueError, RecursionError) as error:
+        msg = f"The message cannot be encoded: {error}. Publish a model, dataclass, dict, list, number, text or bytes."
+        raise InvalidMessage(msg) from error
+
+
+def _check_one_for_each(name: str, given: object) -> None:
+    if given is not None and (not isinstance(given, Sequence) or isinstance(given, str | bytes)):
+        msg = f"{name} must be a list with an entry for each message, not a {type(given).__name__}."
+        raise InvalidMessageType(msg)
+
+
 def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
     count = len(cmd.batch_bodies)
+    _check_one_for_each("keys", cmd.keys)
     if cmd.keys is not None and cmd.key is not None:
         msg = "Give key or keys, not both: one for all messages of the batch, or one for each."
         raise InvalidMessage(msg)
@@ -262,6 +288,7 @@ def _keys(cmd: OutboxPublishCommand) -> Sequence[str | None]:
 
 def _message_ids(cmd: OutboxPublishCommand) -> Sequence[UUID | None]:
     count = len(cmd.batch_bodies)
+    _check_one_for_each("message_ids", cmd.message_ids)
     if cmd.message_ids is not None and len(cmd.message_ids) != count:
         msg = f"message_ids has {len(cmd.message_ids)} entries for {count} messages; give one for each, or None."
         raise InvalidMessage(msg)

@@ -178,6 +178,7 @@ class OutboxRegistrator(RelayingMixin, Registrator[Any, OutboxBrokerConfig]):
             has_strategy=retry_strategy is not None,
             policy=usecase.ack_policy.value,
             is_explicit=policy is not EMPTY,
+            reads_topic=group is not None,
         )
         warn_about_shared([f"{config.prefix}{name}" for name in names], group, self._neighbours())
         calls: CallsCollection[Any] = CallsCollection()

@@ -20,6 +20,7 @@ from faststream_outbox.broker._faststream import (
 from faststream_outbox.broker.config import OutboxBrokerConfig
 from faststream_outbox.broker.options import PublisherOptions, SubscriberOptions
 from faststream_outbox.broker.registrator import OutboxRegistrator, check_policy
+from faststream_outbox.errors import InvalidOptionType
 
 
 class OutboxRoutePublisher(ArgsContainer):
@@ -46,6 +47,16 @@ class OutboxRoute(SubscriberRoute):
         **options: Unpack[SubscriberOptions],
     ) -> None:
         super().__init__(call, queues, publishers=publishers, dependencies=dependencies, **options)
+
+
+def checked_routes(handlers: object) -> list[Any]:
+    """The routes given as handlers, or as prefix in earlier versions."""
+    given = list(handlers) if isinstance(handlers, Iterable) else [handlers]
+    for one in given:
+        if not isinstance(one, SubscriberRoute):
+            msg = f"prefix must be a str, and handlers a list of OutboxRoute(…), not of {type(one).__name__}."
+            raise InvalidOptionType(msg)
+    return given
 
 
 class OutboxRouter(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's routers narrow these too
@@ -83,6 +94,7 @@ class OutboxRouter(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         if not isinstance(prefix, str):
             # Handlers first, as earlier versions had it: OutboxRouter([OutboxRoute(…)]).
             handlers, prefix = prefix, ""
+        handlers = checked_routes(handlers)
         super().__init__(
             config=OutboxBrokerConfig(
                 prefix=prefix,

@@ -52,7 +52,9 @@ NO_DEAD_LETTERS = (
 )
 
 
-def warn_about_options(options: WorkerOptions, *, has_strategy: bool, policy: str, is_explicit: bool) -> None:
+def warn_about_options(
+    options: WorkerOptions, *, has_strategy: bool, policy: str, is_explicit: bool, reads_topic: bool
+) -> None:
     """Combinations that work but are seldom meant."""
     no_retry = isinstance(options.retry_strategy, NoRetry)
     if policy == "reject_on_error" and has_strategy:
@@ -61,7 +63,7 @@ def warn_about_options(options: WorkerOptions, *, has_strategy: bool, policy: st
         warn("NACK_ON_ERROR with NoRetry() drops on the first failure; REJECT_ON_ERROR says so more plainly.")
     if options.max_deliveries is not None and no_retry:
         warn("max_deliveries has little effect with NoRetry(): a failure is final anyway.")
-    if options.lease_ttl_seconds <= options.max_fetch_interval:
+    if options.lease_ttl_seconds <= options.max_fetch_interval and not reads_topic:
         warn(
             f"lease_ttl_seconds={options.lease_ttl_seconds:g} is not above max_fetch_interval="
             f"{options.max_fetch_interval:g}: messages of a crashed worker are found later than their lease says."

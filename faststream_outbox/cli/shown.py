@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from faststream_outbox.cli.reindented import reindented
+from faststream_outbox.reindented import reindented
 from faststream_outbox.schema.line import one_line
 
 LONGEST_BODY = 20_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
 DEFAULT_PORT = "5432"
 _TRUE, _FALSE = "verify-full", "disable"
@@ -70,6 +70,10 @@ class Address:
     @classmethod
     def of(cls, dsn: str) -> "Address":
         """Read an address."""
+        if not isinstance(dsn, str):
+            kind = type(dsn).__name__
+            msg = f"listen_dsn must be a str, such as postgresql://user:password@host:5432/database, not {kind}."
+            raise InvalidOptionType(msg)
         parts = urlsplit(dsn)
         if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
             msg = "listen_dsn is no address of PostgreSQL. Write it as postgresql://user:password@host:5432/database."

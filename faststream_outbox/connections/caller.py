@@ -42,7 +42,8 @@ def end(session: AsyncSession | Session) -> None:
 
 def check_open(session: object) -> None:
     """Refuse the session of a transactional handler that has ended."""
-    if session in _ENDED:
+    # Whatever has no hash is no session either, which is said where it is opened.
+    if getattr(type(session), "__hash__", None) is not None and session in _ENDED:
         raise SessionRequired(_ENDED_SESSION)
 
 

@@ -24,6 +24,7 @@ from faststream_outbox.connections.identity import Identity, Role
 from faststream_outbox.connections.opening import Opened, opened
 from faststream_outbox.connections.redirected import Dialling
 from faststream_outbox.errors import ConnectionUnusable
+from faststream_outbox.schema.names import check_engine
 from faststream_outbox.sql import Statement
 
 Row = Sequence[Any]
@@ -84,6 +85,8 @@ class DedicatedConnection:
         role: Role = "other",
         on_standby: bool = False,
     ) -> None:
+        if engine is None:
+            check_engine(engine)
         driver = engine.dialect.driver
         if driver not in ("asyncpg", "psycopg", "psycopg_async"):
             msg = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
 Auth = Callable[[Request], Any | Awaitable[Any]]
 """Gives the user who sent a request, or None, which is answered with 401; with its `challenge`, if it has one, as
@@ -50,8 +50,9 @@ class BasicAuth:
     """
 
     def __init__(self, passwords: Mapping[str, str], *, realm: str = "outbox") -> None:
+        _check_texts("BasicAuth", "passwords", passwords)
         _check_secrets("BasicAuth", passwords)
-        if not realm.isascii() or not realm.isprintable() or '"' in realm:
+        if not isinstance(realm, str) or not realm.isascii() or not realm.isprintable() or '"' in realm:
             msg = f"realm must be printable ASCII without quotation marks, not {realm!r}."
             raise InvalidOption(msg)
         self._passwords = {name: _hash(password) for name, password in passwords.items()}
@@ -79,7 +80,8 @@ class BearerAuth:
     challenge = "Bearer"
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
-        _check_secrets("BearerAuth", {name: token for token, name in tokens.items()})
+        _check_texts("BearerAuth", "tokens", tokens)
+        _check_secrets("BearerAuth", {name: token for token, name in (tokens or {}).items()})
         self._tokens = {_hash(token): name for token, name in tokens.items()}
 
     def __call__(self, request: Request) -> User | None:
@@ -95,6 +97,16 @@ class BearerAuth:
 def _hash(secret: str) -> bytes:
     """As long as any other: a comparison would give away how long a secret is."""
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _check_texts(kind: str, option: str, given: object) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        msg = f"{kind} takes {option} as a dict of texts, not a {type(given).__name__}."
+        raise InvalidOptionType(msg)
+    for one in [text for pair in (given or {}).items() for text in pair]:
+        if not isinstance(one, str):
+            msg = f"{kind} takes {option} as a dict of texts; in it is a {type(one).__name__}."
+            raise InvalidOptionType(msg)
 
 
 def _check_secrets(kind: str, secrets: Mapping[str, str]) -> None:

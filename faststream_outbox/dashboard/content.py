@@ -12,6 +12,8 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
+from faststream_outbox.options import check_text
+
 logger = logging.getLogger("faststream_outbox.dashboard")
 
 LONGEST = 100_000
@@ -136,6 +138,8 @@ def hide_fields(*patterns: str, mask: str = "•••") -> Redact:
     A body that is no JSON has no fields to find, so it is hidden; errors and tracebacks may quote any of it, so
     tracebacks are too.
     """
+    for pattern in patterns:
+        check_text("each of patterns", pattern)
     lowered = [pattern.lower() for pattern in patterns]
 
     def is_secret(name: object) -> bool:

@@ -4,8 +4,10 @@
 whole paths, can have it too: `dashboard.routes("/outbox")`. It starts nothing before the first visitor.
 """
 
+import asyncio
 import inspect
 import logging
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,20 +19,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faststream_outbox.broker.broker import OutboxBroker
 from faststream_outbox.dashboard import assets
-from faststream_outbox.dashboard.actions import READING, Action
+from faststream_outbox.dashboard.actions import READING, TIME_LIMITS, Action
 from faststream_outbox.dashboard.audit import Audit, OnAction, Outcome, write
 from faststream_outbox.dashboard.auth import Auth
 from faststream_outbox.dashboard.content import Redact
 from faststream_outbox.dashboard.guard import Guard, Refused, Visitor, finish, root_of
+from faststream_outbox.dashboard.monitor import Monitor
 from faststream_outbox.dashboard.one_time import OneTimeToken
 from faststream_outbox.dashboard.options import Can, Options
-from faststream_outbox.dashboard.page import Done, House, Page, route_path
+from faststream_outbox.dashboard.page import Again, Done, House, Page, route_path
 from faststream_outbox.dashboard.rendering import render
 from faststream_outbox.dashboard.replays import Replays
-from faststream_outbox.dashboard.sampler import Sampler
 from faststream_outbox.dashboard.screens import FORMS, SCREENS
 from faststream_outbox.dashboard.source import Tables, source_of
 from faststream_outbox.dashboard.trouble import describe
+from faststream_outbox.errors import InvalidOption
 from faststream_outbox.options import checked_flag
 from faststream_outbox.schema.log_tables import LogTables
 
@@ -69,7 +72,7 @@ class Dashboard:
     async def close(self) -> None:
         """Cancel replays, stop sampling, close connections; a later request would open them again."""
         await self._house.replays.close()
-        await self._house.sampler.close()
+        await self._house.monitor.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -125,7 +128,7 @@ class Dashboard:
         _check_method(request, "GET")
         if Action.READ not in allowed:
             raise Refused(403, "Not allowed", "You may not read this dashboard.")
-        self._house.sampler.visit()
+        self._house.monitor.visit()
         return await screen(page)
 
     async def _allowed(self, user: Any) -> frozenset[Action]:
@@ -149,7 +152,10 @@ class Dashboard:
             why = "The dashboard is read-only." if self._house.options.read_only else f"You may not {action.value}."
             raise Refused(403, "Not allowed", why)
         try:
-            done: Done = await act(page)
+            done = await _within(TIME_LIMITS[action], act(page))
+        except Again as again:
+            await self._write(page, action, _named(page), "failed", again.said)
+            return again.response
         except Refused as refused:
             await self._write(page, action, _named(page), "failed", refused.detail or refused.title)
             raise
@@ -179,9 +185,25 @@ class Dashboard:
         return HTMLResponse(render("refused.html", context), refused.status, refused.headers)
 
 
+async def _within(seconds: float, doing: Awaitable[Done]) -> Done:
+    """What an action did, unless it took too long: then its statement is cancelled."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await doing
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        msg = (
+            f"Stopped: it took longer than {seconds:g} seconds. Somebody may hold a lock on it: Health names who. "
+            "Look whether it happened before you press again."
+        )
+        raise InvalidOption(msg) from error
+
+
 def _named(page: Page) -> dict[str, object]:
-    """What a form was about, as it said it."""
-    hidden = {"csrf", "back"}
+    """What a form was about, as it said it; bodies and headers stay out of the audit."""
+    hidden = {"csrf", "back", "body", "headers"}
     return {name: value[:200] for name, value in page.form.items() if name not in hidden}
 
 
@@ -227,4 +249,4 @@ def make_dashboard(
     """
     options = Options(title, checked_flag("read_only", read_only), can, redact, on_action, trace_url, late_after)
     made = source_of(source, Tables(table, dlq_table, log_tables, inbox_table), timeout=timeout)
-    return Dashboard(House(made, options, Sampler(made), Replays()), auth)
+    return Dashboard(House(made, options, Monitor(made), Replays()), auth)

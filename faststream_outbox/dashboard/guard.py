@@ -18,7 +18,7 @@ from faststream_outbox.dashboard.auth import Auth
 from faststream_outbox.dashboard.headers import ALWAYS, NOT_KEPT
 from faststream_outbox.dashboard.one_time import OneTimeToken
 
-LARGEST_FORM = 64 * 1024
+LARGEST_FORM = 1024 * 1024
 MOST_FIELDS = 2000
 FORM = "application/x-www-form-urlencoded"
 SESSION, CSRF, FLASH = "outbox_session", "outbox_csrf", "outbox_flash"

@@ -1,6 +1,6 @@
 """The last hour in samples: what the charts draw. Kept in memory, for as long as the process lives.
 
-Pure but for the ring. Filled by `sampler`, read by the screens.
+Pure but for the ring. Filled by `monitor`, read by the screens.
 """
 
 from collections import deque

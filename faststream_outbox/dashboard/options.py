@@ -10,7 +10,7 @@ from faststream_outbox.dashboard.actions import Action
 from faststream_outbox.dashboard.audit import OnAction
 from faststream_outbox.dashboard.content import Redact
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.options import check_seconds
+from faststream_outbox.options import check_seconds, check_text
 
 Can = Callable[[Any, Action], bool | Awaitable[bool]]
 """Whether a user may do something."""
@@ -34,6 +34,7 @@ class Options:
     def __post_init__(self) -> None:
         check_seconds("late_after", self.late_after)
         if self.trace_url is not None:
+            check_text("trace_url", self.trace_url)
             _check_template(self.trace_url)
 
 

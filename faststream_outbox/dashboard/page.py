@@ -19,10 +19,10 @@ from faststream_outbox.dashboard.actions import READING, Action
 from faststream_outbox.dashboard.auth import name_of
 from faststream_outbox.dashboard.csrf import FIELD
 from faststream_outbox.dashboard.guard import FLASH, Visitor, cookie_name, root_of, set_cookie
+from faststream_outbox.dashboard.monitor import Monitor
 from faststream_outbox.dashboard.options import Options
 from faststream_outbox.dashboard.rendering import render
 from faststream_outbox.dashboard.replays import Replays
-from faststream_outbox.dashboard.sampler import Sampler
 from faststream_outbox.dashboard.source import Source
 from faststream_outbox.dashboard.trouble import describe
 
@@ -37,7 +37,7 @@ class House:
 
     source: Source
     options: Options
-    sampler: Sampler
+    monitor: Monitor
     replays: Replays
 
 
@@ -57,6 +57,14 @@ class Done:
     target: dict[str, object]
     to: str | None = None
     """Where to go on; None is back to the page that the form was on."""
+
+
+class Again(Exception):
+    """A form that cannot be used as it is: nothing was done, and it is shown again with what was typed."""
+
+    def __init__(self, said: str, response: Response) -> None:
+        super().__init__(said)
+        self.said, self.response = said, response
 
 
 @dataclass(slots=True)
@@ -107,7 +115,7 @@ class Page:
         """A page of this template."""
         options, source = self.house.options, self.source
         flash = _read_flash(self.request)
-        sample = self.house.sampler.latest
+        sample = self.house.monitor.latest
         common = {
             "title": options.title,
             "user": self.user,
@@ -178,11 +186,11 @@ def _read_flash(request: Request) -> dict[str, Any] | None:
 
 def badges(house: House) -> dict[str, int]:
     """The numbers beside the screens' names: only of what is wrong."""
-    sample = house.sampler.latest
+    sample = house.monitor.latest
     found = {
         "/failures": sum(queue.dead for queue in sample.queues) if sample is not None else 0,
         "/keys": sum(group.parked for group in sample.groups) if sample is not None else 0,
-        "/health": sum(finding.severity in ("warning", "critical") for finding in house.sampler.findings),
+        "/health": sum(finding.severity in ("warning", "critical") for finding in house.monitor.findings),
     }
     broker = house.source.broker
     if broker is not None:

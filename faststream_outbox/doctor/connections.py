@@ -8,10 +8,11 @@ from faststream_outbox.doctor.check import Check
 from faststream_outbox.doctor.finding import JSON, Finding, Severity
 from faststream_outbox.doctor.limits import Limits
 from faststream_outbox.doctor.patient import Patient
+from faststream_outbox.doctor.processes import Workers, connected, workers
 from faststream_outbox.doctor.snapshots import described
 from faststream_outbox.doctor.spoken import duration
 from faststream_outbox.sql import statements
-from faststream_outbox.sql.doctor_rows import BudgetRow, ProcessesRow, ServerRow, SessionRow
+from faststream_outbox.sql.doctor_rows import BudgetRow, ServerRow, SessionRow
 from faststream_outbox.sql.rows import column
 
 FULL = 0.9
@@ -23,14 +24,15 @@ Between = Literal["nothing", "sessions", "transactions"]
 
 async def _connections(patient: Patient) -> Sequence[Finding]:
     (row,) = await patient.ask(BudgetRow, "doctor", "budget")
-    return list(judge_connections(row, patient.server, patient.limits))
+    ours = len(await connected(patient))
+    return list(judge_connections(row, ours, patient.server, patient.limits))
 
 
-def judge_connections(row: BudgetRow, server: ServerRow, limits: Limits) -> Iterator[Finding]:
+def judge_connections(row: BudgetRow, ours: int, server: ServerRow, limits: Limits) -> Iterator[Finding]:
     """Whether connections run out, of the server or of the database."""
-    facts: dict[str, JSON] = {**row._asdict()}
+    facts: dict[str, JSON] = {**row._asdict(), "ours": ours}
     detail = (
-        f"{row.used:,} are in use, of these {row.idle:,} idle and {row.ours:,} of workers of this library; "
+        f"{row.used:,} are in use, of these {row.idle:,} idle and {ours:,} of this library; "
         f"{row.reserved:,} of {row.most:,} are reserved. A pooler between applications and the server needs fewer."
     )
     cost = "Whoever connects next may be refused: publishers, and workers that reconnect."
@@ -63,7 +65,7 @@ def judge_idle(rows: Sequence[SessionRow]) -> Iterator[Finding]:
 
 
 async def _pooler(patient: Patient) -> Sequence[Finding]:
-    (processes,) = await patient.ask(ProcessesRow, "doctor", "processes")
+    processes = await workers(patient)
     return list(judge_pooler(await between(patient), processes))
 
 
@@ -90,7 +92,7 @@ async def between(patient: Patient) -> Between:
     return "transactions" if ours & theirs or len(ours) > 1 or len(theirs) > 1 else "sessions"
 
 
-def judge_pooler(found: Between, processes: ProcessesRow) -> Iterator[Finding]:
+def judge_pooler(found: Between, processes: Workers) -> Iterator[Finding]:
     """Whether LISTEN works at the address that the engine has."""
     if found != "transactions":
         return

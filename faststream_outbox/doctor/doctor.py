@@ -18,8 +18,8 @@ from faststream_outbox.doctor.failure import failed, unreachable
 from faststream_outbox.doctor.finding import SEVERITIES, Finding
 from faststream_outbox.doctor.limits import Limits
 from faststream_outbox.doctor.patient import Examined, Patient
-from faststream_outbox.errors import InvalidOption, UnknownName
-from faststream_outbox.options import check_seconds, nearest
+from faststream_outbox.errors import InvalidOption, InvalidOptionType, UnknownName
+from faststream_outbox.options import check_seconds, check_text, nearest
 from faststream_outbox.schema.given import check_inbox, check_log, check_tables
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.schema.names import Names
@@ -73,7 +73,11 @@ class Doctor:
         only: names of checks; None is all of them. Those of tables that were not given do not run.
         """
         names = [check.name for check in CHECKS]
+        if only is not None and (not isinstance(only, Collection) or isinstance(only, str | bytes)):
+            msg = f"only must be a list of names of checks, not {type(only).__name__}."
+            raise InvalidOptionType(msg)
         for name in only or ():
+            check_text("each of only", name)
             if name not in names:
                 msg = f"There is no check {name!r}; {nearest(name, names, 'check')}"
                 raise UnknownName(msg)

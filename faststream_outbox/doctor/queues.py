@@ -6,8 +6,9 @@ from faststream_outbox.doctor import repairs
 from faststream_outbox.doctor.check import Check
 from faststream_outbox.doctor.finding import JSON, Finding, Severity
 from faststream_outbox.doctor.patient import Patient
+from faststream_outbox.doctor.processes import Workers, workers
 from faststream_outbox.doctor.spoken import counted, duration, name, quote
-from faststream_outbox.sql.doctor_rows import PausedRow, ProcessesRow, ReadyRow, RecentDeadRow
+from faststream_outbox.sql.doctor_rows import PausedRow, ReadyRow, RecentDeadRow
 
 MOST_LANES = 1000
 """Lanes whose first messages are looked at."""
@@ -18,13 +19,13 @@ MOST_COUNTED = 1000
 
 
 async def _ready(patient: Patient) -> Sequence[Finding]:
-    (processes,) = await patient.ask(ProcessesRow, "doctor", "processes")
+    processes = await workers(patient)
     limit = patient.limits.ready_seconds
     rows = await patient.ask(ReadyRow, "doctor_queue", "ready", seconds=limit, most=MOST_LANES)
     return list(judge_ready(rows, processes))
 
 
-def judge_ready(rows: Sequence[ReadyRow], processes: ProcessesRow) -> Iterator[Finding]:
+def judge_ready(rows: Sequence[ReadyRow], processes: Workers) -> Iterator[Finding]:
     """Queues whose oldest message that is due is old."""
     cost = "Its messages wait."
     for row in rows:

@@ -7,19 +7,19 @@ from faststream_outbox.doctor.check import Check
 from faststream_outbox.doctor.finding import JSON, Finding, Severity
 from faststream_outbox.doctor.limits import Limits
 from faststream_outbox.doctor.patient import Patient
+from faststream_outbox.doctor.processes import Workers, workers
 from faststream_outbox.doctor.snapshots import described
 from faststream_outbox.doctor.spoken import counted, duration
-from faststream_outbox.sql.doctor_rows import NotificationsRow, ProcessesRow
+from faststream_outbox.sql.doctor_rows import NotificationsRow
 
 HALF = 0.5
 
 
 async def _listener(patient: Patient) -> Sequence[Finding]:
-    (row,) = await patient.ask(ProcessesRow, "doctor", "processes")
-    return list(judge_listener(row))
+    return list(judge_listener(await workers(patient)))
 
 
-def judge_listener(row: ProcessesRow) -> Iterator[Finding]:
+def judge_listener(row: Workers) -> Iterator[Finding]:
     """Whether processes of ours are connected and none of them listens; where there are none, nobody has to."""
     if not row.processes or row.listeners:
         return

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, get_args
 
+from faststream_outbox.errors import InvalidOptionType
 from faststream_outbox.events.far_end import (
     DeliveryHeldUp,
     DuplicateSkipped,
@@ -117,6 +118,16 @@ __all__ = [
 Listener = Callable[[Any], None]
 
 logger = logging.getLogger("faststream_outbox")
+
+
+def checked_events(given: object) -> "Events":
+    """The events that were given, or new ones."""
+    if given is None:
+        return Events()
+    if not isinstance(given, Events):
+        msg = f"events must be an Events(), not a {type(given).__name__}."
+        raise InvalidOptionType(msg)
+    return given
 
 
 class Events:

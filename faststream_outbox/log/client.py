@@ -20,7 +20,7 @@ from faststream_outbox.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox.connections.identity import Identity, Role, worker_id_of
 from faststream_outbox.connections.isolation import Isolation
 from faststream_outbox.errors import WrongEventLoop
-from faststream_outbox.events import Events
+from faststream_outbox.events import Events, checked_events
 from faststream_outbox.events.event_log import Log, write_event_log
 from faststream_outbox.janitor import Retention
 from faststream_outbox.log.admin.upkeep import Upkeep
@@ -71,7 +71,7 @@ class LogClient:
         self.tables = tables
         self.names = LogNames.of(tables, schema_map_of(engine))
         self.renderer = last_exception_renderer
-        self.events = events or Events()
+        self.events = checked_events(events)
         if events is None and log is not None:
             write_event_log(self.events, log, saying(last_exception_renderer))
         self.identity = Identity()

@@ -14,6 +14,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from faststream_outbox.envelope import MAX_BODY_BYTES
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.log.sharing.slots import checked_uri, slot_of
+from faststream_outbox.options import is_encodable
 
 EVENT_ID = "event_id"
 CONTENT_TYPE = "content-type"
@@ -115,6 +116,9 @@ def unique_id(event_id: object) -> UUID | None:
     try:
         return UUID(str(event_id))
     except ValueError:
+        if not is_encodable(str(event_id)):
+            msg = f"event_id contains a lone surrogate, which is not text: {event_id!r}."
+            raise InvalidMessage(msg) from None
         return uuid5(NAMESPACE_OID, str(event_id))
 
 

@@ -36,15 +36,16 @@ from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.renewer import renew_leases
 from faststream_outbox.log.sharing.slots import partition
 from faststream_outbox.log.transactional import TransactionalSubscriber, handle_in_transaction
-from faststream_outbox.options import check_seconds
+from faststream_outbox.options import check_count, check_seconds
 from faststream_outbox.outcomes.apart import apart
 from faststream_outbox.outcomes.failure import Renderer
 from faststream_outbox.outcomes.limited import in_time
 from faststream_outbox.outcomes.outcome import DONE
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY
 from faststream_outbox.schema.check import validate_log_schema
+from faststream_outbox.schema.given import check_log
 from faststream_outbox.schema.log_tables import LogTables, make_log_tables
-from faststream_outbox.schema.names import schema_map_of, schema_of
+from faststream_outbox.schema.names import check_plain_name, schema_map_of, schema_of
 from faststream_outbox.service import unbroken
 
 
@@ -97,7 +98,10 @@ class Outbox(GroupAdmin):
         if policy is not None and policy.dead_letters is not None:
             msg = "Retention(dead_letters=…) is for queues: give it to the broker or to an OutboxClient."
             raise InvalidOption(msg)
+        if schema is not None:
+            check_plain_name("schema", schema)
         self.engine = _engine_of(session_pool)
+        check_log(tables, "tables")
         self.tables = tables or make_log_tables(MetaData(schema=schema), outbox_table, offsets_table)
         self.options = ReadOptions(
             batch_size=batch_size,
@@ -234,6 +238,8 @@ class Outbox(GroupAdmin):
         batch_size: most messages, instead of the outbox's own.
         """
         share = partition(*checked_share(worker_id, num_workers, "worker_id and num_workers"))
+        if batch_size is not None:
+            check_count("batch_size", batch_size)
         reader = self._reader(consumer_group, uri, fixed=share)
         tally = Tally()
         reader.reported = tally.hear

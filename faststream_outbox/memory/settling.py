@@ -80,6 +80,7 @@ class SettleStatements(MemoryTables):
         return [(row.id, row.acquired_token is not None) for row in self.rows if row.id in values["ids"]]
 
     def _renew(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
-        for _, row in self._held(values):
-            row.acquired_at = now
-            yield row.id, True
+        for place, row in self._held(values):
+            has_run_out = row.key is not None and row.is_free(now, values["ttls"][place])
+            row.acquired_at = row.acquired_at if has_run_out else now
+            yield row.id, not has_run_out, has_run_out

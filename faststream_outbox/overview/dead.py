@@ -2,8 +2,8 @@
 
 from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.envelope import read_headers
-from faststream_outbox.options import check_count
-from faststream_outbox.queue.admin.dead_letters import DeadLetter, ErrorGroup, Selection
+from faststream_outbox.options import MOST_ROWS, check_count, check_number
+from faststream_outbox.queue.admin.dead_letters import DeadLetter, ErrorGroup, Selection, check_selection
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.queue_rows import DeadGroupRow, DeadLetterRow
@@ -23,7 +23,9 @@ async def fetch_letters(
     connection: DedicatedConnection, names: Names, selection: Selection, limit: int, after: int
 ) -> list[DeadLetter]:
     """Dead letters by id."""
-    check_count("limit", limit)
+    check_selection(selection)
+    check_count("limit", limit, most=MOST_ROWS)
+    check_number("after", after)
     values = selection.values() | {"limit": limit, "after": after}
     rows = await connection.fetch(statements("overview", names)["dead_after"], values)
     return [as_letter(row) for row in named(DeadLetterRow, rows)]

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox.connections.identity import worker_id_of
 from faststream_outbox.errors import InvalidOption, QuestionTimedOut
 from faststream_outbox.log.admin.groups import GroupStatus, list_groups
-from faststream_outbox.options import check_seconds
+from faststream_outbox.options import check_number, check_seconds, check_text
 from faststream_outbox.overview import topics
 from faststream_outbox.overview.asking import AskingConnection
 from faststream_outbox.overview.dead import fetch_groups, fetch_letters
@@ -104,6 +104,9 @@ class Overview:
             far it got.
         """
         names = self._queue_names()
+        if not isinstance(id_or_message_id, UUID):
+            # An id beyond every bigint is one that no message has.
+            check_number("id_or_message_id", id_or_message_id, is_bounded=False)
         searched = Searched()
         try:
             async with self._connection.limited("message"):
@@ -168,6 +171,8 @@ class Overview:
 
     async def groups(self, group: str | None = None) -> Sequence[GroupStatus]:
         """Groups of topics: lag in messages and seconds, members, parked, deferred."""
+        if group is not None:
+            check_text("group", group)
         if self._log_names is None:
             return []
         return await list_groups(self._connection, self._log_names, group)

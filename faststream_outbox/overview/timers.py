@@ -5,7 +5,7 @@ from datetime import datetime
 
 from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.envelope import checked_queue
-from faststream_outbox.options import check_count
+from faststream_outbox.options import MOST_ROWS, check_count
 from faststream_outbox.overview.lanes import AT_ONCE, MOST, as_values, lanes_of, queue_names, share
 from faststream_outbox.schema.names import Names
 from faststream_outbox.sql import statements
@@ -29,7 +29,7 @@ async def fetch_timers(
     connection: DedicatedConnection, names: Names, queue: str | None, limit: int, ttl: float
 ) -> list[TimerStatus]:
     """The next timers; see `Overview.timers`."""
-    check_count("limit", limit)
+    check_count("limit", limit, most=MOST_ROWS)
     name = None if queue is None else checked_queue(queue)
     values = {"limit": limit, "ttl": ttl}
     sql = statements("overview", names)

@@ -13,7 +13,7 @@ from sqlalchemy import Table
 
 from faststream_outbox.connections.caller import AnySession, caller_connection
 from faststream_outbox.envelope import checked_queue, read_headers
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.options import BIGINT, check_count
 from faststream_outbox.sql.queue_rows import UnprocessedRow
 
 
@@ -43,9 +43,7 @@ async def fetch_unprocessed(
     session: AnySession, table: Table, *, queue: str | None = None, limit: int = 1000
 ) -> list[Unprocessed]:
     """Messages that are not finished, by id: the first `limit` of a queue to fall due, or the oldest of all."""
-    if limit < 1:
-        msg = f"limit must be a number of messages above 0, not {limit!r}."
-        raise InvalidOption(msg)
+    check_count("limit", limit, most=BIGINT.stop - 1)
     values: dict[str, Any] = {"limit": limit}
     name = "unprocessed"
     if queue is not None:

@@ -22,6 +22,7 @@ from faststream_outbox.outcomes.outcome import (
     CRASH_LOOP,
     DONE,
     MAX_DELIVERIES,
+    RELEASE,
     STOPPED,
     Dead,
     Done,
@@ -114,9 +115,15 @@ async def attempt_batch(worker: Runner, claims: Sequence[Claim], task: asyncio.T
     """Run the handler on a batch; an exception fails every message of it."""
     finals: dict[int, FinalOutcome | None] = {}
     started: list[Claim] = []
+    taken: set[tuple[str, str]] = set()
     for claim in claims:
-        if not _may_start(worker, claim):
+        if claim.key is not None and (claim.queue, claim.key) in taken:
+            # It must wait for the one in front of it, which somebody else has.
+            finals[claim.id] = RELEASE
+        elif not _may_start(worker, claim):
             finals[claim.id] = None
+            if claim.key is not None:
+                taken.add((claim.queue, claim.key))
         elif (dead := overdelivered(claim, worker.options)) is not None:
             finals[claim.id] = await _final(worker, claim, dead)
         else:

@@ -21,7 +21,7 @@ from faststream_outbox.connections.dedicated import STATEMENT_TIMEOUT, Dedicated
 from faststream_outbox.connections.identity import Identity, Role
 from faststream_outbox.connections.isolation import Isolation, begin
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
-from faststream_outbox.events import Events
+from faststream_outbox.events import Events, checked_events
 from faststream_outbox.events.event_log import Log, write_event_log
 from faststream_outbox.janitor import Retention, checked_retention
 from faststream_outbox.outage import Outage
@@ -31,11 +31,11 @@ from faststream_outbox.queue.claimant import Claimant
 from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.planning.claim_plan import ClaimPlan
-from faststream_outbox.queue.renewer import Renewer
+from faststream_outbox.queue.renewer import Renewer, renewal_of
 from faststream_outbox.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox.queue.settler import Settler
 from faststream_outbox.queue.upkeep import Upkeep
-from faststream_outbox.queue.within import leases_of, named_in, refuse_lost
+from faststream_outbox.queue.within import named_in, refuse_lost
 from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import Names, quoted_name, schema_map_of
 from faststream_outbox.service import Pulse, Service
@@ -99,7 +99,7 @@ class OutboxClient:
         self.table = table
         self.dlq_table = dlq_table
         self.names = Names.of(table, dlq_table, schema_map_of(engine))
-        self.events = events or Events()
+        self.events = checked_events(events)
         if log is not None:
             write_event_log(self.events, log, saying(last_exception_renderer))
         self.identity = Identity()
@@ -295,9 +295,9 @@ class OutboxClient:
 
         async def ask() -> Fate:
             sql = statements("settle", self.names)
-            rows = await self._settle_connection.fetch(sql["renew"], leases_of(claims))
+            rows = await self._settle_connection.fetch(sql["renew"], renewal_of(claims))
             if rows:
-                is_free = all(row.is_renewed for row in named(RenewedRow, rows))
+                is_free = all(row.is_renewed or row.has_run_out for row in named(RenewedRow, rows))
                 return Fate.ROLLED_BACK if is_free else Fate.OPEN
             # Gone is finished, here or by whoever took them over since; those that are there are another's by now.
             others = await self._settle_connection.fetch(sql["remains"], {"ids": [claim.id for claim in claims]})

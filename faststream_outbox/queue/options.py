@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from faststream_outbox.envelope import checked_queue
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.options import check_choice, check_count, check_seconds
 from faststream_outbox.outcomes.outcome import OnUndecided
 from faststream_outbox.outcomes.retry import DEFAULT_RETRY, check_strategy
@@ -74,8 +74,19 @@ class WorkerOptions:
         return (self.batch_size or self.fetch_batch_size) if self.batch else 1
 
 
+def checked_options(options: object) -> WorkerOptions | None:
+    """`options` of a worker, if there are any."""
+    if options is not None and not isinstance(options, WorkerOptions):
+        msg = f"options must be WorkerOptions(…), not a {type(options).__name__}."
+        raise InvalidOptionType(msg)
+    return options
+
+
 def checked_queues(queues: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """The queue names of a worker, in order; none twice."""
+    if not isinstance(queues, str | list | tuple):
+        msg = f"queues must be a name or a list of names, not a {type(queues).__name__}."
+        raise InvalidOptionType(msg)
     names = tuple(checked_queue(queue) for queue in ([queues] if isinstance(queues, str) else queues))
     if not names:
         msg = "A worker needs at least one queue."

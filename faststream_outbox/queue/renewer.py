@@ -6,7 +6,8 @@ if the worker's options say so. Runs as a service of the client.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from faststream_outbox import events
 from faststream_outbox.connections.dedicated import DedicatedConnection
@@ -14,6 +15,7 @@ from faststream_outbox.events import Events
 from faststream_outbox.outage import Outage
 from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue.within import leases_of
 from faststream_outbox.service import Pulse
 from faststream_outbox.sql import Statements
 from faststream_outbox.sql.queue_rows import RenewedRow
@@ -38,6 +40,11 @@ def due(claims: Iterable[Claim], now: float) -> list[Claim]:
         for claim in claims
         if not claim.is_lost and now - claim.renewed_at >= claim.worker.options.lease_ttl_seconds / FRACTION
     ]
+
+
+def renewal_of(claims: Sequence[Claim]) -> dict[str, list[Any]]:
+    """What the statement that renews is given of claims."""
+    return leases_of(claims) | {"ttls": [claim.worker.options.lease_ttl_seconds for claim in claims]}
 
 
 class Renewer:
@@ -74,13 +81,9 @@ class Renewer:
                     self.outage.worked(asyncio.get_running_loop().time())
 
     async def _renew(self, claims: list[Claim], now: float) -> None:
-        values = {
-            "ids": [claim.id for claim in claims],
-            "tokens": [claim.acquired_token for claim in claims],
-        }
         # Whether each lease that stands was renewed; one whose row a transaction holds is tried again soon.
-        rows = await self._connection.fetch(self._sql["renew"], values)
-        standing = {row.id: row.is_renewed for row in named(RenewedRow, rows)}
+        rows = await self._connection.fetch(self._sql["renew"], renewal_of(claims))
+        standing = {row.id: row.is_renewed for row in named(RenewedRow, rows) if not row.has_run_out}
         for claim in claims:
             if standing.get(claim.id):
                 claim.renewed(now)

@@ -14,7 +14,7 @@ from faststream_outbox.events import Events
 from faststream_outbox.outage import Outage
 from faststream_outbox.queue.claimer import Claimer
 from faststream_outbox.queue.planning.claim_plan import MOST_STRAYS, ClaimPlan, LaneName
-from faststream_outbox.queue.planning.lanes import NEVER, Lane
+from faststream_outbox.queue.planning.lanes import BEFORE_ALL_IDS, NEVER, Lane
 from faststream_outbox.queue.stray_keys import StrayKeys
 from faststream_outbox.service import STUCK_SECONDS, Pulse
 from faststream_outbox.sql import Statements
@@ -184,7 +184,7 @@ class Scanner:
             "queues": [lane.queue for lane in lanes],
             "priorities": [lane.priority for lane in lanes],
             "from_ats": [None] * len(lanes),
-            "from_ids": [0] * len(lanes),
+            "from_ids": [BEFORE_ALL_IDS] * len(lanes),
             "to_ats": [lane.floor_at for lane in lanes],
             "to_ids": [lane.floor_id for lane in lanes],
             "ttls": [plan.options.lease_ttl_seconds for plan, _ in places],

@@ -22,7 +22,7 @@ from faststream_outbox.outcomes.outcome import RELEASE, FinalOutcome, Outcome, R
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.executor import Executor
-from faststream_outbox.queue.options import WorkerOptions, checked_queues
+from faststream_outbox.queue.options import WorkerOptions, checked_options, checked_queues
 from faststream_outbox.queue.planning.claim_plan import ClaimPlan
 from faststream_outbox.queue.ready import Ready
 from faststream_outbox.service import LONGEST_PAUSE, STUCK_SECONDS, pause_after
@@ -67,7 +67,7 @@ class Worker:
         **settings: Any,
     ) -> None:
         self.queues = checked_queues(queues)
-        self.options = options or WorkerOptions(**settings)
+        self.options = checked_options(options) or WorkerOptions(**settings)
         self.client = client or OutboxClient.shared(engine, table, dlq_table)
         self.client.check(self.options)
         self.events = self.client.events

@@ -6,7 +6,7 @@ the result and prints the same statement.
 """
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema.names import MAX_IDENTIFIER_BYTES, quoted
+from faststream_outbox.schema.names import MAX_IDENTIFIER_BYTES, check_plain_name, quoted
 
 MAX_THRESHOLD = 2_147_483_647
 MAX_COST_DELAY = 100
@@ -61,10 +61,8 @@ def _table(table_name: str, schema: str | None) -> str:
     for option, name in (("table_name", table_name), ("schema", schema)):
         if name is None and option == "schema":
             continue
-        if not isinstance(name, str):
-            msg = f"{option} must be a string, not {name!r}; pass the name itself, such as table.name."
-            raise InvalidOption(msg)
-        if not name or "\x00" in name or len(name.encode()) > MAX_IDENTIFIER_BYTES:
+        check_plain_name(option, name)
+        if len(name.encode()) > MAX_IDENTIFIER_BYTES:
             msg = f"{option} {name!r} is not a name: give 1 to {MAX_IDENTIFIER_BYTES} bytes without NUL."
             raise InvalidOption(msg)
     return quoted(table_name, schema)

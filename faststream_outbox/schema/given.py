@@ -31,12 +31,12 @@ def check_inbox(given: object) -> None:
     _check("table", given, make_inbox_table, make_outbox_table, "a queue's table")
 
 
-def check_log(given: object) -> None:
+def check_log(given: object, option: str = "log_tables") -> None:
     """Refuse what is neither None nor the tables of a log."""
     if given is not None and not isinstance(given, LogTables):
         msg = (
-            f"log_tables must be what make_log_tables returns, not a {type(given).__name__}: "
-            "log_tables=make_log_tables(metadata, 'outbox_log')."
+            f"{option} must be what make_log_tables returns, not a {type(given).__name__}: "
+            f"{option}=make_log_tables(metadata, 'outbox_log')."
         )
         raise InvalidOptionType(msg)
 

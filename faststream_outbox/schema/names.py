@@ -34,12 +34,20 @@ def check_metadata(metadata: object, factory: str) -> None:
         raise InvalidOptionType(msg)
 
 
+def check_plain_name(option: str, name: object) -> None:
+    """Refuse what is no name that PostgreSQL can store."""
+    if not isinstance(name, str):
+        msg = f"{option} must be a str, the name itself, such as table.name, not a {type(name).__name__}."
+        raise InvalidOptionType(msg)
+    if not name or "\x00" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+        msg = f"{option} {name!r} is not a name: it is empty or contains NUL or a lone surrogate. Give a plain one."
+        raise InvalidOption(msg)
+
+
 def checked_identifier(table_name: str, suffixes: tuple[str, ...]) -> str:
     """Return `table_name` if it and every name made of it and a suffix fit PostgreSQL's limit."""
-    if not table_name or "\x00" in table_name:
-        msg = f"Table name {table_name!r} is empty or contains NUL; give the table a plain name."
-        raise InvalidOption(msg)
-    longest = max(suffixes, key=len)
+    check_plain_name("table_name", table_name)
+    longest = max(suffixes, key=len, default="")
     size = len((table_name + longest).encode())
     if size > MAX_IDENTIFIER_BYTES:
         msg = (
@@ -72,10 +80,18 @@ def quoted(name: str, schema: str | None = None) -> str:
     return _preparer.quote(name) if schema is None else f"{_preparer.quote(schema)}.{_preparer.quote(name)}"
 
 
+def check_engine(engine: object) -> None:
+    """Refuse what is no asynchronous engine."""
+    if not isinstance(engine, AsyncEngine):
+        msg = f"engine must be an AsyncEngine, made by create_async_engine(…), not a {type(engine).__name__}."
+        raise InvalidOptionType(msg)
+
+
 def schema_map_of(engine: AsyncEngine | None) -> Mapping[str | None, str | None] | None:
     """The engine's `schema_translate_map`: workers look where messages are published. Tests may have no engine."""
     if engine is None:
         return None
+    check_engine(engine)
     schema_map: Mapping[str | None, str | None] | None = engine.get_execution_options().get("schema_translate_map")
     return schema_map
 

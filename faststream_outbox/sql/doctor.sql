@@ -125,16 +125,14 @@ order by 4 desc
 limit 10
 
 -- name: budget
--- How many connections there may be and are: of the server, of this database, and of ours.
+-- How many connections there may be and are: of the server, and of this database.
 select current_setting('max_connections')::int as most,
        current_setting('superuser_reserved_connections')::int
        + coalesce(current_setting('reserved_connections', true)::int, 0) as reserved,
-       c.used, c.of_database, d.datconnlimit as most_of_database, c.ours, c.idle
+       c.used, c.of_database, d.datconnlimit as most_of_database, c.idle
 from pg_database d
 cross join (
     select count(*) as used, count(*) filter (where a.datname = current_database()) as of_database,
-           count(*) filter (where a.datname = current_database() and a.application_name ~ '^outbox [0-9a-f]+ [a-z]+ ')
-               as ours,
            count(*) filter (where a.state = 'idle') as idle
     from pg_stat_activity a
     where a.datid is not null and coalesce(a.backend_type, 'client backend') = 'client backend'
@@ -151,15 +149,6 @@ where a.pid <> pg_backend_pid() and a.datname = current_database() and a.state l
   and a.state_change < clock_timestamp() - make_interval(secs => :seconds::float8)
 order by a.state_change
 limit 10
-
--- name: processes
--- How many processes with workers of ours are connected to this database, and how many of their connections listen.
--- By the names that connections give themselves; whoever only asks or publishes does not count.
-select count(*) as connections, count(distinct split_part(a.application_name, ' ', 2)) as processes,
-       count(*) filter (where split_part(a.application_name, ' ', 3) = 'listen') as listeners
-from pg_stat_activity a
-where a.datname = current_database() and a.application_name ~ '^outbox [0-9a-f]+ [a-z]+ '
-  and split_part(a.application_name, ' ', 3) in ('claim', 'scan', 'settle', 'listen', 'read', 'tick')
 
 -- name: notifications
 -- How full the server's queue of notifications is, and the transactions that are open the longest.

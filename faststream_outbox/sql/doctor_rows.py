@@ -119,16 +119,7 @@ class BudgetRow(NamedTuple):
     of_database: int
     most_of_database: int
     """-1 is no limit."""
-    ours: int
     idle: int
-
-
-class ProcessesRow(NamedTuple):
-    """Who of ours is connected."""
-
-    connections: int
-    processes: int
-    listeners: int
 
 
 class NotificationsRow(NamedTuple):
@@ -218,7 +209,6 @@ SHAPES: Mapping[tuple[str, str], type[tuple[Any, ...]]] = {
     ("doctor", "feedback"): FeedbackRow,
     ("doctor", "budget"): BudgetRow,
     ("doctor", "idle_in_transaction"): SessionRow,
-    ("doctor", "processes"): ProcessesRow,
     ("doctor", "notifications"): NotificationsRow,
     ("doctor_queue", "ids"): DrawnRow,
     ("doctor_queue", "dead_ids"): DrawnRow,

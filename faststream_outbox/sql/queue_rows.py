@@ -235,6 +235,8 @@ class RenewedRow(NamedTuple):
 
     id: int
     is_renewed: bool
+    has_run_out: bool
+    """It has a key and ended before it could be renewed: nothing of its run may begin any more."""
 
 
 class RemainingRow(NamedTuple):

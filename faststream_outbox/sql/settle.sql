@@ -136,32 +136,36 @@ where t.ctid = m.place
 returning t.id
 
 -- name: renew
--- Leases that stand, and whether each began anew: a row that a transaction holds is passed over, as claims do.
+-- Leases whose token stands, and whether each began anew: a row that a transaction holds is passed over, as claims do.
+-- Of a message with a key, a lease that has run out does not begin anew, also where nobody has taken it: the message in
+-- front of it may have been taken, and then this one must wait. The time counts at which its row is locked, those in
+-- front first: whoever claims them meanwhile has locked the first, and looked at their leases before that.
 with standing as materialized (
-    select m.id, m.place
-    from unnest(:ids::bigint[], :tokens::uuid[]) as d (id, token)
+    select m.id, m.place, d.ttl
+    from unnest(:ids::bigint[], :tokens::uuid[], :ttls::float8[]) as d (id, token, ttl)
     cross join lateral (
         select o.id, o.ctid as place
         from {table} o
         where o.id = d.id and o.acquired_token = d.token
         limit 1
     ) m
+), held as materialized (
+    select s.id, l.place, l.key is null or l.acquired_at >= clock_timestamp() - make_interval(secs => s.ttl) as is_alive
+    from (select * from standing order by id) s
+    cross join lateral (
+        select t.ctid as place, t.key, t.acquired_at
+        from {table} t
+        where t.ctid = s.place and t.acquired_token = any (:tokens::uuid[])
+        for update skip locked
+    ) l
 ), renewed as (
     update {table} o
     set acquired_at = now()
-    where o.ctid = any (array(
-        select l.place
-        from standing s
-        cross join lateral (
-            select t.ctid as place
-            from {table} t
-            where t.ctid = s.place and t.acquired_token = any (:tokens::uuid[])
-            for update skip locked
-        ) l
-    ))
+    where o.ctid = any (array(select h.place from held h where h.is_alive))
     returning o.id
 )
-select s.id, s.id = any (array(select r.id from renewed r)) as is_renewed
+select s.id, s.id = any (array(select r.id from renewed r)) as is_renewed,
+       s.id = any (array(select h.id from held h where not h.is_alive)) as has_run_out
 from standing s
 
 -- name: remains

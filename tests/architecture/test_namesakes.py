@@ -15,6 +15,7 @@ PURPOSES = {
     "examples": "examples run and add up",
     "faults": "processes, servers and lines fail",
     "forwarding": "from an outbox to another broker",
+    "models": "protocols, explored state by state, and their models held against the real statements",
     "pgbouncer": "behind PgBouncer",
     "promises": "what several modules keep together; the first sentence of the file says what",
     "rights": "roles with the rights of the security page",

@@ -23,3 +23,10 @@ def test_body_is_what_faststream_makes_of_it(body: bytes, content_type: str | No
             decoded(message)
     else:
         assert decoded(message) == expected
+
+
+@each("body", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b"9" * 5000])
+def test_bytes_that_python_cannot_read_as_json_are_bytes_unless_they_are_said_to_be_json(body: bytes) -> None:
+    assert decoded(StreamMessage(body, body, content_type=None)) == body
+    with pytest.raises((ValueError, RecursionError)):
+        decoded(StreamMessage(body, body, content_type="application/json; charset=utf-8"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from faststream_outbox import Envelope
 from faststream_outbox.cli.address import make_engine
 from faststream_outbox.cli.exits import Refusal
 from faststream_outbox.log import Outbox
@@ -178,12 +179,25 @@ class TestApp:
 
     def test_has_relays(self, given: Stage) -> None:
         out = given.run("relay", "--app", "cli_given:app", dsn="").out
-        assert [line.split()[:1] for line in out.splitlines()] == [["relay"], ["relay"], ["papers"]]
+        assert [line.split()[:1] for line in out.splitlines()[:3]] == [["relay"], ["relay"], ["papers"]]
+        assert out.splitlines()[0].split()[-4:] == ["circuit", "in", "flight", "oldest"]
         found = given.run("relay", "--json", "--app", "cli_given:broker", dsn="").data
         assert [(each["reads"], each["group"], each["sends_to"]) for each in found] == [
             (["orders"], None, ["paper"]),
             (["shop"], "to-paper", ["paper"]),
         ]
+
+    def test_knows_how_old_what_is_not_relayed_is(self, given: Stage) -> None:
+        given.publish(Envelope(queue="orders", body=b"1"))
+        given.sql("update outbox set next_attempt_at = now() - interval '90 seconds'")
+        printed = given.run("relay", "--app", "cli_given:app", dsn="")
+        assert printed.out.splitlines()[1].split()[-5:] == ["paper", "-", "-", "1m", "30s"]
+        assert "faststream_outbox_relay_up" in printed.out
+        of_queue, of_group = given.run("relay", "--json", "--app", "cli_given:app", dsn="").data
+        (status,) = of_queue["status"]
+        assert (status["circuit"], status["in_flight"], status["error"]) == ("stopped", 0, None)
+        assert 90 <= status["oldest_seconds"] < 900
+        assert [each["oldest_seconds"] for each in of_group["status"]] == [0.0]
 
     def test_is_needed_for_relays(self, stage: Stage) -> None:
         assert "--app module:broker" in stage.run("relay", code=2).err

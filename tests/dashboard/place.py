@@ -144,6 +144,13 @@ class Place:
             counted = select(func.count()).select_from(table).where(text(where))
             return int((await connection.execute(counted)).scalar_one())
 
+    async def letters(self) -> list[tuple[bytes, dict[str, Any]]]:
+        """Bodies and headers of the dead letters."""
+        async with self.engine.connect() as connection:
+            columns = self.dlq_table.c
+            rows = await connection.execute(select(columns.payload, columns.headers).order_by(columns.id))
+            return [(bytes(row.payload), dict(row.headers)) for row in rows]
+
     async def paused(self) -> list[str]:
         """Queues that are paused."""
         return await paused(OutboxClient(self.engine, self.table, listen=False, watch=False))

@@ -1,12 +1,18 @@
 """What buttons do, on real tables; and what a role that may only read is told."""
 
+import html
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox.dashboard import Action, Audit, hide_fields
+from faststream_outbox.dashboard.actions import READING, TIME_LIMITS
+from tests.cases import case
 from tests.dashboard.place import Place
-from tests.dashboard.visitor import visiting
+from tests.dashboard.visitor import Visitor, visiting
 from tests.waiting import eventually
 
 GROUP = {"group": "billing", "uri": "invoices"}
@@ -149,3 +155,101 @@ async def test_parked_message_is_retried_or_skipped(place: Place) -> None:
 async def test_all_parked_messages_of_a_group_are_retried(place: Place) -> None:
     async with visiting(place.dashboard()) as visitor:
         assert "1 message of billing will run again" in (await visitor.post("/keys/retry", **GROUP, all="yes")).text
+
+
+async def test_letter_is_edited_on_its_page_and_replayed(place: Place) -> None:
+    heard: list[Audit] = []
+    async with visiting(place.dashboard(on_action=heard.append)) as visitor:
+        assert "Edit…" in await visitor.page("/message", letter=place.letter_id)
+        form = await edit_form(visitor, place)
+        assert form["body"] == '{\n  "item": "a chair",\n  "card_number": "4242"\n}'
+        form["body"] = form["body"].replace("a chair", "a table").replace("\n", "\r\n")
+        answer = await visitor.post("/message/edit", follow=False, then="replay", **form)
+        assert answer.headers["location"] == f"/replay?ids={place.letter_id}"
+        assert await place.letters() == [(b'{"item":"a table","card_number":"4242"}', {"source": "shop"})]
+        form = await edit_form(visitor, place)
+        answer = await visitor.post("/message/edit", **(form | {"headers": '{"source": "web"}'}))
+        assert "Changed headers of dead letter" in answer.text
+        assert await place.letters() == [(b'{"item":"a table","card_number":"4242"}', {"source": "web"})]
+    assert [(audit.action, audit.outcome, audit.target["changed"]) for audit in heard] == [
+        (Action.EDIT, "done", ["body"]),
+        (Action.EDIT, "done", ["headers"]),
+    ]
+    assert heard[0].target["after"] == heard[1].target["before"]
+    assert "chair" not in str(heard)
+
+
+async def test_edit_that_cannot_be_used_comes_back_with_what_was_typed(place: Place) -> None:
+    heard: list[Audit] = []
+    async with visiting(place.dashboard(on_action=heard.append)) as visitor:
+        form = await edit_form(visitor, place)
+        for changed, why in (
+            ({"body": '{"item": <b>mine</b>'}, "is none any more"),
+            ({"headers": "[<b>mine</b>]"}, "no JSON object"),
+            ({"body": form["body"] + "<b>mine</b>", "version": "other"}, "Somebody changed it"),
+            ({}, "Nothing is changed"),
+        ):
+            with case(changed):
+                answer = await visitor.post("/message/edit", **(form | changed))
+                assert answer.status_code == 422
+                assert why in answer.text
+                assert not changed or "&lt;b&gt;mine&lt;/b&gt;" in answer.text
+                assert "<b>mine" not in answer.text
+        assert (await visitor.post("/message/edit", **(form | {"letter": "x"}))).status_code == 400
+        assert (await visitor.post("/message/edit", **(form | {"letter": "99999"}))).status_code == 404
+        assert await place.letters() == [(b'{"item": "a chair", "card_number": "4242"}', {"source": "shop"})]
+    assert {(audit.action, audit.outcome) for audit in heard} == {(Action.EDIT, "failed")}
+    assert "mine" not in str(heard), "bodies stay out of the audit"
+
+
+async def test_masks_of_the_redactor_are_never_written_back(place: Place) -> None:
+    async with visiting(place.dashboard(redact=hide_fields("card_*"))) as visitor:
+        form = await edit_form(visitor, place)
+        assert "body" not in form
+        answer = await visitor.post("/message/edit", **(form | {"body": "{}", "headers": '{"source": "web"}'}))
+        assert "Changed headers" in answer.text
+        assert await place.letters() == [(b'{"item": "a chair", "card_number": "4242"}', {"source": "web"})]
+
+
+async def test_who_may_not_read_bodies_may_not_edit_them(place: Place) -> None:
+    async with visiting(place.dashboard()) as visitor:
+        form = await edit_form(visitor, place)
+    for denied in (Action.READ_BODY, Action.EDIT):
+        with case(denied):
+            async with visiting(place.dashboard(can=lambda _, action, no=denied: action != no)) as visitor:
+                assert "Edit…" not in await visitor.page("/message", letter=place.letter_id)
+                assert (await visitor.get("/message", letter=place.letter_id, edit="yes")).status_code == 403
+                answer = await visitor.post("/message/edit", **(form | {"body": "{}"}))
+                assert answer.status_code == 403
+    assert await place.letters() == [(b'{"item": "a chair", "card_number": "4242"}', {"source": "shop"})]
+
+
+async def test_action_that_takes_too_long_is_stopped_and_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faststream_outbox.dashboard.dashboard.TIME_LIMITS", dict.fromkeys(Action, 0.5))
+    async with visiting(place.dashboard()) as visitor:
+        form = await edit_form(visitor, place)
+        async with place.engine.begin() as holder:
+            await holder.execute(text("select from outbox_dlq for update"))
+            answer = await visitor.post("/message/edit", **(form | {"headers": "{}"}))
+            assert "it took longer than 0.5 seconds" in answer.text
+            form = {"queue": "orders", "newest": place.letter_id, "count": 1, "typed": "1"}
+            assert "it took longer than 0.5 seconds" in (await visitor.post("/purge/start", **form)).text
+
+            async def is_ended() -> bool:
+                asked = "select count(*) from pg_stat_activity where query ~ 'outbox_dlq' and wait_event_type = 'Lock'"
+                return (await holder.execute(text(asked))).scalar_one() == 0
+
+            await eventually(is_ended)
+        assert await place.letters() == [(b'{"item": "a chair", "card_number": "4242"}', {"source": "shop"})]
+
+
+def test_every_action_that_changes_something_has_a_time_limit() -> None:
+    assert set(TIME_LIMITS) == set(Action) - READING
+
+
+async def edit_form(visitor: Visitor, place: Place) -> dict[str, str]:
+    """The fields of the form, as a browser has them."""
+    page = await visitor.page("/message", letter=place.letter_id, edit="yes")
+    fields = dict(re.findall(r'<input type="hidden" name="(letter|version)" value="([^"]*)">', page))
+    areas = re.findall(r'<textarea[^>]* name="(\w+)"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    return fields | {name: html.unescape(typed) for name, typed in areas}

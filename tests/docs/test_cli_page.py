@@ -90,13 +90,13 @@ def test_commands_of_the_page_print_what_it_says(shop: Stage) -> None:
         assert differing == {}, "OUTBOX_WRITE_PAGE=1 writes what is printed into the page"
 
 
-def write(differing: dict[int, str]) -> None:
+def write(differing: dict[int, str], page: str = PAGE) -> None:
     """Put what was printed into the page."""
-    lines = text_of(PAGE).splitlines()
+    lines = text_of(page).splitlines()
     for line, out in sorted(differing.items(), reverse=True):
         end = lines.index("```", line - 1)
         lines[line - 1 : end] = out.rstrip().splitlines()
-    (ROOT / PAGE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (ROOT / page).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def names(command: object, before: tuple[str, ...] = ()) -> Iterator[str]:

@@ -10,13 +10,14 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox.doctor.connections import judge_connections, judge_pooler
 from faststream_outbox.doctor.limits import Limits
-from faststream_outbox.sql.doctor_rows import BudgetRow, ProcessesRow, ServerRow
+from faststream_outbox.doctor.processes import Workers
+from faststream_outbox.sql.doctor_rows import BudgetRow, ServerRow
 from tests.doctor.clinic import Clinic
 from tests.pgbouncer.pooler import pooled
 
 PRIMARY = ServerRow(180000, False, "me", "app", True)
-BUDGET = BudgetRow(100, 3, 20, 20, -1, 4, 10)
-NOBODY = ProcessesRow(0, 0, 0)
+BUDGET = BudgetRow(100, 3, 20, 20, -1, 10)
+NOBODY = Workers(0, 0, 0)
 
 
 @pytest.mark.slow
@@ -52,9 +53,9 @@ async def test_database_whose_connections_run_out_gets_more(own_clinic: Clinic) 
 
 def test_nearly_full_is_critical() -> None:
     limits = Limits()
-    assert list(judge_connections(BUDGET, PRIMARY, limits)) == []
-    (warning,) = judge_connections(BUDGET._replace(used=75), PRIMARY, limits)
-    (critical,) = judge_connections(BUDGET._replace(used=95), PRIMARY, limits)
+    assert list(judge_connections(BUDGET, 4, PRIMARY, limits)) == []
+    (warning,) = judge_connections(BUDGET._replace(used=75), 4, PRIMARY, limits)
+    (critical,) = judge_connections(BUDGET._replace(used=95), 4, PRIMARY, limits)
     assert (warning.severity, critical.severity) == ("warning", "critical")
 
 
@@ -96,5 +97,5 @@ async def test_no_pooler_is_seen_where_there_is_none(clinic: Clinic) -> None:
 
 def test_pooler_past_which_somebody_listens_is_a_notice() -> None:
     assert list(judge_pooler("sessions", NOBODY)) == []
-    (finding,) = judge_pooler("transactions", ProcessesRow(4, 1, 1))
+    (finding,) = judge_pooler("transactions", Workers(4, 1, 1))
     assert finding.severity == "notice"

@@ -105,5 +105,5 @@ SETTLING: dict[str, dict[str, Any]] = {
     "settle_release": {"uncounted": 1},
     "settle_dead": DEATH,
     "settle_apart": {"reasons": "rejected"},
-    "renew": {},
+    "renew": {"ttls": TTL},
 }

@@ -27,6 +27,7 @@ pool_mode = {mode}
 default_pool_size = {servers}
 max_client_conn = 100
 ignore_startup_parameters = extra_float_digits, options
+server_login_retry = 1
 """
 
 

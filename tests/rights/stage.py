@@ -17,6 +17,7 @@ from faststream_outbox.schema.names import Names
 from tests.rights.grants import ROLES, granted
 
 SCHEMA = "messages"
+PERSON = "outbox_person"
 
 
 class Stage:
@@ -55,12 +56,24 @@ class Stage:
             drawn = f"SELECT pg_backend_pid() FROM nextval('{SCHEMA}.outbox_log_head_drawn_seq')"
             yield connection.exec_driver_sql(drawn).scalar_one()
 
-    def engine(self, role: str, driver: str = "asyncpg") -> AsyncEngine:
-        """An engine whose connections act as the role."""
-        settings = {"role": role} | ({"search_path": SCHEMA} if self._by_path else {})
+    def engine(self, role: str, driver: str = "asyncpg", *, search_path: str | None = None) -> AsyncEngine:
+        """An engine whose connections act as the role, with a search path of their own if one is given."""
+        path = search_path or (SCHEMA if self._by_path else None)
+        settings = {"role": role} | ({} if path is None else {"search_path": path})
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         arguments: dict[str, Any] = {"server_settings": settings} if driver == "asyncpg" else {"options": options}
         return create_async_engine(self._url.set(drivername=f"postgresql+{driver}"), connect_args=arguments)
+
+    @contextmanager
+    def login(self, role: str, *, search_path: str | None = None) -> Iterator[URL]:
+        """The address for somebody who logs in with the rights of the role, and whose role has this search path."""
+        self.execute(f"CREATE ROLE {PERSON} LOGIN PASSWORD '{PERSON}' IN ROLE {role}")
+        try:
+            if search_path is not None:
+                self.execute(f"ALTER ROLE {PERSON} SET search_path = {search_path}")
+            yield self._url.set(username=PERSON, password=PERSON)
+        finally:
+            self.execute(f"DROP OWNED BY {PERSON}; DROP ROLE {PERSON}")
 
     def build(self) -> None:
         """Make the tables and the roles, and grant what the page says."""

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox.errors import MissingRight
 from faststream_outbox.schema import validate_schema
 from tests.rights.grants import printed
-from tests.rights.jobs import JOBS, announce, broker_of, produce
+from tests.rights.jobs import JOBS, announce, broker_of, consume, produce
 from tests.rights.stage import SCHEMA, Stage
 
 FAR = 2**63 - 1
@@ -58,9 +58,15 @@ async def test_positions_are_drawn_and_not_chosen(confined: Stage, shop: AsyncEn
     assert confined.ask("SELECT count(*) FROM outbox_log") == [(3,)]
 
 
-@pytest.mark.parametrize("role", ["outbox_scheduler", "outbox_worker", "outbox_operator"])
+@pytest.mark.parametrize("role", ["outbox_scheduler", "outbox_worker", "outbox_operator", "outbox_viewer"])
 async def test_others_do_their_jobs(confined: Stage, role: str) -> None:
     engine = confined.engine(role)
     await validate_schema(engine, confined.table)
     await JOBS[role](confined, engine)
+    await engine.dispose()
+
+
+async def test_consumers_do_their_job(confined: Stage) -> None:
+    engine = confined.engine("outbox_consumer")
+    await consume(confined, engine)
     await engine.dispose()

@@ -29,6 +29,7 @@ LOOKING = {
         "place_before", "last_place", "lag", "unread",
     ),
     "retention": ("slowest", "lowest_unread", "dead_groups", "first_message"),
+    "inbox": ("consumers", "first_and_last", "count_old"),
 }  # fmt: skip
 APPENDING = ("append", "append_one", "append_whole", "taken", "lock_keys")
 READING = {
@@ -61,7 +62,7 @@ JOBS = {
     "outbox_receiver": whole("inbox"),
     "outbox_operator": [
         *whole("control", "dead", "group_admin", "position", "retention", "deferred", "tick"),
-        *picked({"publish": ("unprocessed", "unprocessed_of_queue")}),
+        *picked({"publish": ("unprocessed", "unprocessed_of_queue"), "inbox": ("count_old", "lock_cleaning", "clean")}),
     ],
     "outbox_viewer": [*picked(LOOKING), *whole("overview", "doctor", "doctor_queue", "doctor_log")],
 }
@@ -125,8 +126,17 @@ FORBIDDEN = {
         "DELETE FROM outbox_log",
     ],
     "outbox_receiver": ["UPDATE inbox SET message_id = ''", "SELECT 1 FROM outbox"],
-    "outbox_operator": ["UPDATE outbox SET payload = ''", "UPDATE outbox_log SET payload = NULL"],
-    "outbox_viewer": ["DELETE FROM outbox", "DELETE FROM outbox_dlq", "UPDATE outbox_log_offsets SET position = 0"],
+    "outbox_operator": [
+        "UPDATE outbox SET payload = ''",
+        "UPDATE outbox_log SET payload = NULL",
+        "INSERT INTO inbox (consumer, source, message_id) VALUES ('a', 'b', 'c')",
+    ],
+    "outbox_viewer": [
+        "SELECT response FROM inbox",
+        "DELETE FROM outbox",
+        "DELETE FROM outbox_dlq",
+        "UPDATE outbox_log_offsets SET position = 0",
+    ],
 }
 
 

@@ -134,7 +134,7 @@ async def test_the_fix_keeps_a_threshold_of_the_users(engine: AsyncEngine, table
     ("options", "message"),
     [
         ({"table_name": ""}, "table_name '' is not a name"),
-        ({"table_name": "a\x00b"}, "without NUL"),
+        ({"table_name": "a\x00b"}, "contains NUL"),
         ({"table_name": "é" * 32}, "1 to 63 bytes"),
         ({"table_name": make_outbox_table(MetaData())}, "pass the name itself, such as table.name"),
         ({"schema": ""}, "schema '' is not a name"),

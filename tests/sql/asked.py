@@ -101,7 +101,7 @@ def questions(state: State) -> Iterator[Question]:
     texts = ("reasons", "exceptions", "error_types", "error_messages", "tracebacks")
     verdict = {name: ["text"] * count for name in texts} | {"attempts": [1] * count}
     yield Question("settle", "settle_dead", settle | verdict, keyed, count)
-    yield Question("settle", "renew", settle, keyed, count)
+    yield Question("settle", "renew", settle | {"ttls": [TTL] * count}, keyed, count)
     timer = {"queue": "timers", "timer_id": "t7"}
     yield Question("publish", "cancel_timer", timer, _indexes(state, "timer_id_uq"), 1)
 

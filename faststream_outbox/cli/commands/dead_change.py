@@ -19,10 +19,10 @@ from faststream_outbox.cli.exits import Answer, Exit, Refusal
 from faststream_outbox.cli.following import following
 from faststream_outbox.cli.here import Here
 from faststream_outbox.cli.options import DryRun, Rate, Yes
-from faststream_outbox.cli.reindented import compact, is_json, reindented
 from faststream_outbox.cli.shown import counted, mapping
 from faststream_outbox.cli.views.dead import EMPTY, plan_view, purge_view, replay_view
 from faststream_outbox.queue.admin.dead_letters import DeadLetter, ErrorGroup, Replay, Selection
+from faststream_outbox.reindented import compact, is_json, reindented
 
 
 async def replay(

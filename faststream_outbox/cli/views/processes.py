@@ -8,10 +8,11 @@ from faststream_outbox.overview import Process
 
 def process_grid(processes: Sequence[Process]) -> Grid:
     """A row for each process."""
-    columns = ("worker", "host", "pid", "roles", "leases", "slots", "since", "backends")
+    columns = ("worker", "application", "host", "pid", "roles", "leases", "slots", "since", "backends")
     rows = [
         (
             each.worker_id,
+            each.application,
             each.host,
             str(each.pid),
             ", ".join(each.roles),

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from faststream_outbox.dashboard.actions import Action
 from faststream_outbox.dashboard.page import Done, Page
 from faststream_outbox.dashboard.screens import (
+    edit,
     failures,
     groups,
     health,
@@ -55,6 +56,7 @@ SCREENS: Mapping[str, Screen] = {
 FORMS: Mapping[str, tuple[Action, Form]] = {
     "/replay/start": (Action.REPLAY, replay.start),
     "/replay/cancel": (Action.REPLAY, replay.cancel),
+    "/message/edit": (Action.EDIT, edit.save),
     "/purge/start": (Action.PURGE, purge.start),
     "/queues/pause": (Action.PAUSE_QUEUE, queues.pause),
     "/queues/resume": (Action.PAUSE_QUEUE, queues.resume),

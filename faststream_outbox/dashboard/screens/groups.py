@@ -25,12 +25,12 @@ PLACES = (
 async def show(page: Page) -> Response:
     """All groups, and the transactions that keep gaps open."""
     _check(page)
-    sample = await page.house.sampler.sample()
+    sample = await page.house.monitor.sample()
     gaps = await page.ask(page.source.overview.gaps())
     typed = page.query("q") or ""
     found = [group for group in sample.groups if typed.lower() in f"{group.group} {group.uri}".lower()]
     return page.render(
-        "groups.html", sample=sample, groups=found, gaps=gaps, typed=typed, history=page.house.sampler.history
+        "groups.html", sample=sample, groups=found, gaps=gaps, typed=typed, history=page.house.monitor.history
     )
 
 
@@ -45,7 +45,7 @@ async def show_one(page: Page) -> Response:
         status=status,
         slots=slots,
         owners={owner: number % 6 for number, owner in enumerate(owners)},
-        history=page.house.sampler.history,
+        history=page.house.monitor.history,
     )
 
 
@@ -88,7 +88,7 @@ async def seek(page: Page) -> Done:
     _check_typed(page, group, "Nothing was changed")
     place = _place(to, form)
     cursor = await page.source.seek(place, group, uri)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     target: dict[str, object] = {"group": group, "uri": uri, "to": str(place), "cursor": tuple(cursor)}
     said = f"{group or 'The group'} goes on behind tick {cursor.tick}, position {cursor.position}."
     return Done(said, target, page.url("/group", group=group, uri=uri))
@@ -122,7 +122,7 @@ async def delete(page: Page) -> Done:
     group, uri, is_forced = page.form.get("group", ""), page.form.get("uri", ""), page.form.get("force") == "yes"
     _check_typed(page, group, "Nothing was deleted")
     ended = await page.source.topics.groups.delete(group, uri, force=is_forced)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     target: dict[str, object] = {"group": group, "uri": uri, "force": is_forced, "ended": ended}
     return Done(
         f"{group or 'The group'} is deleted, with {ended:,} messages that it had deferred.", target, page.url("/groups")
@@ -139,7 +139,7 @@ async def pause(page: Page) -> Done:
     """Read no more messages of a group."""
     group, uri = page.form.get("group", ""), page.form.get("uri", "")
     changed = await page.source.topics.groups.pause(group, uri)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     return Done(f"{group or 'The group'} is paused{'' if changed else ' already'}.", {"group": group, "uri": uri})
 
 
@@ -147,5 +147,5 @@ async def resume(page: Page) -> Done:
     """Read a group again."""
     group, uri = page.form.get("group", ""), page.form.get("uri", "")
     changed = await page.source.topics.groups.resume(group, uri)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     return Done(f"{group or 'The group'} is read{'' if changed else ' already'}.", {"group": group, "uri": uri})

@@ -11,13 +11,13 @@ AGAIN = 2.0
 
 async def show(page: Page) -> Response:
     """All findings, or those of one severity."""
-    sampler = page.house.sampler
-    findings = await sampler.checkup(**({"max_age": AGAIN} if page.query("again") else {}))
+    monitor = page.house.monitor
+    findings = await monitor.checkup(**({"max_age": AGAIN} if page.query("again") else {}))
     ordered = sorted(findings, key=lambda finding: -SEVERITIES.index(finding.severity))
     return page.render(
         "health.html",
         findings=[finding for finding in ordered if finding.severity != "ok"],
         fine=[finding for finding in ordered if finding.severity == "ok"],
-        examined_at=sampler.examined_at,
-        problem=sampler.checkup_problem,
+        examined_at=monitor.examined_at,
+        problem=monitor.checkup_problem,
     )

@@ -21,7 +21,7 @@ async def show(page: Page) -> Response:
     group = page.query("group")
     keys = await page.ask(page.source.overview.blocked_keys(group, limit=MOST_SHOWN))
     parked = await page.ask(page.source.topics.parked.list(group, limit=MOST_SHOWN))
-    sample = await page.house.sampler.sample()
+    sample = await page.house.monitor.sample()
     return page.render(
         "keys.html",
         errors={(each.group, each.uri, each.position): _content(page, each).error for each in parked.value or ()},
@@ -112,7 +112,7 @@ async def retry(page: Page) -> Done:
     if not changed:
         msg = "Nothing to retry: it is not parked any more."
         raise InvalidOption(msg)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     return Done(f"{plural(len(changed), 'message')} of {group or 'the group'} will run again.", target)
 
 
@@ -122,7 +122,7 @@ async def skip(page: Page) -> Done:
     if not await page.source.topics.parked.skip(group, position, uri=uri):
         msg = f"Position {position} does not wait in {group!r} any more."
         raise InvalidOption(msg)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     target: dict[str, object] = {"group": group, "uri": uri, "position": position}
     return Done(
         f"Position {position} is skipped; {group or 'the group'} goes on without it.", target, page.url("/keys")

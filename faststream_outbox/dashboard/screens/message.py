@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from faststream_outbox.dashboard.actions import Action
 from faststream_outbox.dashboard.content import Content, decoded, shown
+from faststream_outbox.dashboard.editing import Draft, draft
 from faststream_outbox.dashboard.guard import Refused
 from faststream_outbox.dashboard.page import Page
 from faststream_outbox.overview import MessageStatus
@@ -40,7 +41,28 @@ async def show(page: Page) -> Response:
         raise Refused(400, "Which message?", "An id is a number, or a message's UUID.")
     if answer.problem is None and answer.value is None:
         raise Refused(404, "There is no such message", "It was handled and is gone, or it never was.")
-    status: MessageStatus | None = answer.value
+    return render(page, answer.value, problem=answer.problem, form=_form(page, answer.value))
+
+
+def _form(page: Page, status: MessageStatus | None) -> Draft | None:
+    """The letter to be changed, where that is asked for and allowed."""
+    letter = None if status is None else status.dead_letter
+    if letter is None or page.query("edit") is None:
+        return None
+    if not (page.may(Action.EDIT) and page.may(Action.READ_BODY)):
+        raise Refused(403, "Not allowed", "You may not change dead letters.")
+    return draft(letter, page.house.options.redact)
+
+
+def render(
+    page: Page,
+    status: MessageStatus | None,
+    *,
+    problem: str | None = None,
+    form: Draft | None = None,
+    refused: str | None = None,
+) -> Response:
+    """The page of a message, or of a letter that is being changed; `refused` is why that was not done."""
     record: Any = None if status is None else status.dead_letter or status.message
     letter = None if status is None else status.dead_letter
     content = None
@@ -55,12 +77,14 @@ async def show(page: Page) -> Response:
         )
     return page.render(
         "message.html",
-        answer=answer,
+        problem=problem,
         status=status,
         record=record,
         letter=letter,
         section="/queues" if letter is None else "/failures",
         content=content,
+        form=form,
+        refused=refused,
         trace=None if record is None else trace_address(page.house.options.trace_url, asdict(record)),
     )
 
@@ -96,7 +120,7 @@ async def find(page: Page) -> Response:
     text = (page.query("q") or "").strip()
     if wanted(text) is not None:
         return RedirectResponse(page.url("/message", id=text), status_code=303)
-    names = {queue.queue for queue in (await page.house.sampler.sample()).queues}
+    names = {queue.queue for queue in (await page.house.monitor.sample()).queues}
     if text in names:
         return RedirectResponse(page.url("/queue", name=text), status_code=303)
     if any(text in name for name in names):

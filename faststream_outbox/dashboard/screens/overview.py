@@ -9,8 +9,8 @@ MOST_SHOWN = 8
 
 async def show(page: Page) -> Response:
     """Everything at a glance."""
-    sampler = page.house.sampler
-    sample = await sampler.sample()
+    monitor = page.house.monitor
+    sample = await monitor.sample()
     late = page.house.options.late_after
     queues = sorted(sample.queues, key=lambda queue: (-queue.oldest_ready_seconds, -queue.ready, queue.queue))
     groups = sorted(sample.groups, key=lambda group: (-group.seconds, -group.messages, group.group))
@@ -20,11 +20,11 @@ async def show(page: Page) -> Response:
         sample=sample,
         problems=[
             finding
-            for finding in sampler.findings
+            for finding in monitor.findings
             # What is late is said by the numbers of now already.
             if finding.severity in ("warning", "critical") and finding.check != "ready"
         ],
-        examined_at=sampler.examined_at,
+        examined_at=monitor.examined_at,
         down=[relay for relay in broker.relays if relay.is_degraded] if broker is not None else [],
         late=[queue for queue in queues if queue.oldest_ready_seconds >= late and not queue.is_paused],
         paused=[queue for queue in queues if queue.is_paused],
@@ -32,8 +32,8 @@ async def show(page: Page) -> Response:
         groups=groups[:MOST_SHOWN],
         more_queues=max(0, len(queues) - MOST_SHOWN),
         more_groups=max(0, len(groups) - MOST_SHOWN),
-        rates=sampler.history.rates(),
-        history=sampler.history,
+        rates=monitor.history.rates(),
+        history=monitor.history,
         ready=sum(queue.ready for queue in queues),
         leased=sum(queue.leased for queue in queues),
         scheduled=sum(queue.scheduled for queue in queues),
@@ -48,4 +48,4 @@ async def show(page: Page) -> Response:
 
 async def history(page: Page) -> Response:
     """The columns of the charts."""
-    return JSONResponse(page.house.sampler.history.series())
+    return JSONResponse(page.house.monitor.history.series())

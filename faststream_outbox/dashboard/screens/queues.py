@@ -25,7 +25,7 @@ ORDERS = {
 async def show(page: Page) -> Response:
     """All queues, or those whose name has what was typed."""
     _check(page)
-    sample = await page.house.sampler.sample()
+    sample = await page.house.monitor.sample()
     typed, order = page.query("q") or "", page.query("sort") or "name"
     found = [queue for queue in sample.queues if typed.lower() in queue.queue.lower()]
     found.sort(key=ORDERS.get(order, ORDERS["name"]))
@@ -36,7 +36,7 @@ async def show(page: Page) -> Response:
         more=max(0, len(found) - MOST_SHOWN),
         typed=typed,
         order=order if order in ORDERS else "name",
-        history=page.house.sampler.history,
+        history=page.house.monitor.history,
     )
 
 
@@ -46,12 +46,12 @@ async def show_one(page: Page) -> Response:
     name = page.query("name")
     if name is None:
         raise Refused(400, "Which queue?")
-    sample = await page.house.sampler.sample()
+    sample = await page.house.monitor.sample()
     empty = QueueStatus(name, 0, 0, 0, 0, 0.0, is_paused=False, is_estimate=False)
     queue = next((queue for queue in sample.queues if queue.queue == name), empty)
     messages = await page.ask(_next_messages(page, name))
     return page.render(
-        "queue.html", sample=sample, queue=queue, messages=messages, most=MESSAGES, history=page.house.sampler.history
+        "queue.html", sample=sample, queue=queue, messages=messages, most=MESSAGES, history=page.house.monitor.history
     )
 
 
@@ -72,7 +72,7 @@ async def pause(page: Page) -> Done:
     """Claim no more messages of a queue."""
     queue = page.form.get("queue", "")
     changed = await page.source.pause(queue)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     return Done(f"{queue} is paused{'' if changed else ' already'}.", {"queue": queue})
 
 
@@ -80,5 +80,5 @@ async def resume(page: Page) -> Done:
     """Claim messages of a queue again."""
     queue = page.form.get("queue", "")
     changed = await page.source.resume(queue)
-    page.house.sampler.forget()
+    page.house.monitor.forget()
     return Done(f"{queue} runs{'' if changed else ' already'}.", {"queue": queue})

@@ -12,7 +12,7 @@ async def show(page: Page) -> Response:
     """The next timers, of a queue or of all."""
     queue = page.query("queue")
     answer = await page.ask(page.source.overview.timers(queue, limit=MOST_SHOWN))
-    sample = await page.house.sampler.sample()
+    sample = await page.house.monitor.sample()
     names = sorted({each.queue for each in sample.queues} | {timer.queue for timer in answer.value or ()})
     return page.render(
         "timers.html", answer=answer, timers=answer.value or (), queue=queue, names=names, most=MOST_SHOWN

@@ -13,6 +13,8 @@ async def show(page: Page) -> Response:
         "workers.html",
         answer=answer,
         processes=processes,
+        # A process may have several clients, each with a worker id and a line of its own.
+        count=len({(process.host, process.pid) for process in processes}),
         hosts=len({process.host for process in processes}),
         leases=sum(process.leases for process in processes),
     )

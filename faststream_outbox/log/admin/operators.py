@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.connections.caller import AnySession
 from faststream_outbox.connections.rights import REFUSED, sqlstate_of
-from faststream_outbox.errors import OutboxWarning
+from faststream_outbox.errors import InvalidOptionType, OutboxWarning
 from faststream_outbox.events import Events
 from faststream_outbox.log.admin.known_groups import CREATE, check_known, near_miss
 from faststream_outbox.log.admin.lag import Lag, SlotLag, lags, lags_by_slot
@@ -25,6 +25,7 @@ from faststream_outbox.log.append import Token
 from faststream_outbox.log.sharing.leases import Group
 from faststream_outbox.log.sharing.slots import checked_filter, checked_group
 from faststream_outbox.log.sharing.spans import Cursor
+from faststream_outbox.options import check_seconds
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.rows import column
@@ -33,6 +34,13 @@ from faststream_outbox.sql.rows import column
 def group_of(name: str, uri: str) -> Group:
     """The group of this name that reads this URI."""
     return Group(checked_group(name), checked_filter(uri))
+
+
+def check_token(token: object) -> None:
+    """Refuse what `publish` did not give."""
+    if not isinstance(token, Token):
+        msg = f"token must be what publish returned, a Token, not a {type(token).__name__}."
+        raise InvalidOptionType(msg)
 
 
 class GroupAdmin:
@@ -125,6 +133,9 @@ class GroupAdmin:
         uri: what the group reads: this URI and whatever lies below it; empty is everything.
         timeout: seconds until TimeoutError; None waits for ever.
         """
+        check_token(token)
+        if timeout is not None:
+            check_seconds("timeout", timeout, zero=True)
         values = {**group_of(consumer_group, uri).values, "positions": list(token.positions)}
         sql = statements("position", self._operated.names)["unread"]
         pause = 0.002
@@ -139,7 +150,10 @@ class GroupAdmin:
         consumer_group: the group's name; None is all groups.
         uri: what the group reads; None is whatever it reads.
         """
+        if uri is not None:
+            checked_filter(uri)
         if consumer_group is not None:
+            checked_group(consumer_group)
             await check_known(self._operated.ask, consumer_group, uri, self._operated.groups)
         await self._catch_up_if_allowed()
         return await lags(self._operated.operator_connection, self._operated.names, consumer_group, uri)

@@ -16,6 +16,7 @@ from faststream_outbox.log.message import unique_id
 from faststream_outbox.log.sharing.calls import changed
 from faststream_outbox.log.sharing.leases import Group
 from faststream_outbox.log.sharing.spans import BEGINNING, Cursor
+from faststream_outbox.options import BIGINT
 from faststream_outbox.schema.log_tables import LogNames, LogTables
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.log_admin_rows import LowWater, TickGuess
@@ -98,7 +99,7 @@ class Positions:
     async def find(self, place: Place) -> Cursor:
         """The cursor from which reading begins at a place."""
         if isinstance(place, tuple):
-            return Cursor(*place)
+            return _checked_cursor(place)
         if isinstance(place, datetime):
             if place.utcoffset() is None:
                 msg = f"Seek to an aware time, e.g. datetime.now(UTC): {place!r} is naive."
@@ -135,6 +136,13 @@ class Positions:
                 for tick in column(await self.fetch("place_of", values)):
                     return int(tick)
         return None
+
+
+def _checked_cursor(place: tuple[object, ...]) -> Cursor:
+    if len(place) != 2 or any(type(number) is not int or number not in BIGINT for number in place):
+        msg = f"A place of two numbers is a Cursor(tick, position), as get_cursor gives it, not {place!r}."
+        raise InvalidOption(msg)
+    return Cursor(*place)  # type: ignore[arg-type]  # checked above
 
 
 def _place(rows: Iterable[Sequence[Any]]) -> Cursor:

@@ -17,7 +17,7 @@ from faststream_outbox.log.deferral.blocked import DEFERRED, PARKED, RETRY
 from faststream_outbox.log.message import OutboxMessage, shown_payload
 from faststream_outbox.log.sharing.leases import Group
 from faststream_outbox.log.sharing.slots import checked_filter, checked_group
-from faststream_outbox.options import check_choice, check_count
+from faststream_outbox.options import MOST_ROWS, check_choice, check_count, check_text
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.log_admin_rows import DeferredRow
 from faststream_outbox.sql.rows import column, named
@@ -71,7 +71,10 @@ class Parking:
         limit: most entries.
         after: the last entry of the page before; None is the first page.
         """
-        check_count("limit", limit)
+        check_count("limit", limit, most=MOST_ROWS)
+        for name, value in {"consumer_group": consumer_group, "uri": uri, "key": key, "error_type": error_type}.items():
+            if value is not None:
+                check_text(name, value)
         if state is not None:
             check_choice("state", state, (RETRY, DEFERRED, PARKED))
         if consumer_group is not None:

@@ -10,6 +10,7 @@ from hashlib import md5
 
 from faststream_outbox.envelope import checked_text
 from faststream_outbox.errors import InvalidMessage
+from faststream_outbox.options import is_encodable
 from faststream_outbox.schema.log_tables import LAST_SLOT, URI_LENGTH
 
 SLOTS = LAST_SLOT + 1
@@ -18,6 +19,9 @@ SLOTS = LAST_SLOT + 1
 @lru_cache(maxsize=65536)
 def slot_of(uri: str) -> int:
     """The slot of a URI."""
+    if not isinstance(uri, str) or not is_encodable(uri):
+        msg = f"uri must be a str without lone surrogates, not {uri!r}."
+        raise InvalidMessage(msg)
     return md5(uri.encode(), usedforsecurity=False).digest()[7]
 
 

@@ -7,7 +7,8 @@ whose `timer_id` was taken meanwhile stays dead and is reported. Used by operato
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,15 @@ from uuid import UUID
 from faststream_outbox.connections.caller import Rows
 from faststream_outbox.envelope import Envelope, checked, read_headers
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.options import (
+    BIGINT,
+    MOST_ROWS,
+    check_count,
+    check_moment,
+    check_number,
+    check_text,
+    checked_flag,
+)
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.sql.queue_rows import DeadGroupRow, DeadLetterRow, HighestDeadRow, ReplayedRow
 from faststream_outbox.sql.rows import column, named
@@ -49,6 +59,17 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
     everything: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("queue", "key", "reason", "error_type"):
+            if getattr(self, name) is not None:
+                check_text(name, getattr(self, name))
+        for name in ("since", "until"):
+            if getattr(self, name) is not None:
+                check_moment(name, getattr(self, name))
+        if self.ids is not None:
+            _check_ids(self.ids)
+        checked_flag("everything", self.everything)
 
     def values(self) -> dict[str, Any]:
         """The statements' parameters; refuses a selection that says nothing."""
@@ -136,6 +157,9 @@ class DeadLetters:
         return await self._number("frontier", {})
 
     async def _selected(self, selection: Selection, up_to: int | None) -> dict[str, Any]:
+        check_selection(selection)
+        if up_to is not None:
+            check_number("up_to", up_to)
         return selection.values() | {"frontier": await self.newest() if up_to is None else up_to}
 
     async def find(self, selection: Selection, *, limit: int = 100, before: int | None = None) -> list[DeadLetter]:
@@ -145,7 +169,11 @@ class DeadLetters:
         limit: how many at most.
         before: the last id of the page before.
         """
-        values = selection.values() | {"limit": limit, "before": before or 2**63 - 1}
+        check_selection(selection)
+        check_count("limit", limit, most=BIGINT.stop - 1)
+        if before is not None:
+            check_number("before", before)
+        values = selection.values() | {"limit": limit, "before": before or BIGINT.stop - 1}
         rows = await self._fetch("list_dead", values)
         return [_letter(row) for row in named(DeadLetterRow, rows)]
 
@@ -154,6 +182,8 @@ class DeadLetters:
 
         queue: only of this one; None is of all.
         """
+        if queue is not None:
+            check_text("queue", queue)
         return [_group(row) for row in named(DeadGroupRow, await self._fetch("group_dead", {"queue": queue}))]
 
     async def count(self, selection: Selection) -> int:
@@ -192,6 +222,7 @@ class DeadLetters:
         on_progress: called after each slice.
         up_to: the newest id that is part of it, as `newest` gave it; None is the newest now.
         """
+        check_count("slice_size", slice_size, most=MOST_ROWS)
         now = _rate_now(rate, Replay(0))
         values = await self._selected(selection, up_to)
         progress = Replay(selected=await self._number("count_dead", values))
@@ -241,7 +272,8 @@ class DeadLetters:
         payload: the new body, as bytes; None keeps it.
         headers: the new headers; None keeps them.
         """
-        row = checked(Envelope(queue="edit", body=payload or b"", headers=headers))
+        check_number("letter_id", letter_id)
+        row = checked(Envelope(queue="edit", body=b"" if payload is None else payload, headers=headers))
         values = {"id": letter_id, "payload": None if payload is None else row.payload, "headers": row.headers}
         return bool(await self._fetch("edit_dead", values))
 
@@ -275,6 +307,7 @@ class DeadLetters:
         up_to: the newest id that is part of it, as `newest` gave it; None is the newest now.
         """
         check_rate(rate)
+        check_count("slice_size", slice_size, most=MOST_ROWS)
         values = await self._selected(selection, up_to) | {"slice": _slice(slice_size, rate)}
         purged = 0
         while rows := await self._fetch("purge_dead", values):
@@ -286,6 +319,21 @@ class DeadLetters:
         return purged
 
 
+def check_selection(selection: object) -> None:
+    """Refuse what is no selection, such as an id."""
+    if not isinstance(selection, Selection):
+        msg = f"selection must be a Selection, not a {type(selection).__name__}: Selection(ids=[1]), for one."
+        raise InvalidOptionType(msg)
+
+
+def _check_ids(ids: object) -> None:
+    if not isinstance(ids, Collection) or isinstance(ids, str | bytes | Mapping):
+        msg = f"ids must be a list of numbers, not {type(ids).__name__}."
+        raise InvalidOptionType(msg)
+    for number in ids:
+        check_number("each of ids", number)
+
+
 def check_client(client: object) -> None:
     """Refuse a broker in the place of its client."""
     if not isinstance(client, OutboxClient):
@@ -295,7 +343,10 @@ def check_client(client: object) -> None:
 
 def check_rate(rate: float | None) -> None:
     """Refuse what is no number of messages a second."""
-    if rate is not None and not rate > 0:
+    if rate is not None and (not isinstance(rate, int | float) or isinstance(rate, bool)):
+        msg = f"rate must be a number of messages a second, not {type(rate).__name__}."
+        raise InvalidOptionType(msg)
+    if rate is not None and not 0 < rate < math.inf:
         msg = f"rate must be a number of messages a second above 0, not {rate}."
         raise InvalidOption(msg)
 

@@ -21,13 +21,21 @@ GRACE = 1.0
 """Seconds that transactions which publish may overlap: a message appears no further below the floor by them."""
 PATIENCE = 5.0
 """Seconds that a lane may be passed over for those of higher priority."""
-AFTER_ALL_IDS = 2**63 - 1
+BEFORE_ALL_IDS, AFTER_ALL_IDS = -(2**63), 2**63 - 1
 
 NO_LIMIT = 2**31 - 1
 FIRST_YEAR = 2
-"""What lies before it is shown as its beginning."""
+"""What is due before or in it may be shown as its beginning: Python has no dates before Christ and no infinity."""
 
 NEVER = float("inf")
+
+LOWEST = (BEGINNING, BEFORE_ALL_IDS)
+"""The place of the floor that is below every message."""
+
+
+def is_exact(at: datetime) -> bool:
+    """Whether a due time is the row's own."""
+    return at.year > FIRST_YEAR
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +46,7 @@ class Lane:
     priority: int
     keyed: bool
     floor_at: datetime | None = BEGINNING
-    floor_id: int = 0
+    floor_id: int = BEFORE_ALL_IDS
     may_have_work: bool = True
     wants_rewind: bool = False
     due_at: float = NEVER
@@ -74,7 +82,8 @@ class Lane:
 
     def lower(self, at: datetime, number: int) -> None:
         """Many messages can be claimed from there on."""
-        self.floor_at, self.floor_id = (BEGINNING, 0) if at.year <= FIRST_YEAR else (at, number - 1)
+        # The lowest id of all is found by the next scan: there is no number below it.
+        self.floor_at, self.floor_id = (at, max(BEFORE_ALL_IDS, number - 1)) if is_exact(at) else LOWEST
         self.may_have_work = self.is_lowered = True
 
     def skip(self, server_now: datetime) -> None:
@@ -112,7 +121,7 @@ class Lane:
             self.wants_rewind, self.scans_below = False, True
             below = None if self.seen_at is None else self.seen_at - timedelta(seconds=GRACE)
             if below is None or below < self.floor_at:
-                return below, 0
+                return below, BEFORE_ALL_IDS
         return self.floor_at, self.floor_id
 
     def scanned(self, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool) -> None:
@@ -122,7 +131,9 @@ class Lane:
         if self.is_lowered:
             return
         if full and last is not None:
-            self.floor_at, self.floor_id = last
+            # A floor at a time that is not the row's own would be above rows that follow. Those without keys are
+            # leased by now, and the next claim passes them; keys are walked by the first full scan.
+            self.floor_at, self.floor_id = last if self.keyed or is_exact(last[0]) else LOWEST
             return
         # Everything due by then was seen.
         self.floor_at, self.floor_id = server_now, AFTER_ALL_IDS

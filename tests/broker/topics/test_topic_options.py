@@ -167,3 +167,8 @@ def test_second_subscriber_of_one_of_the_topics_is_warned_of() -> None:
     broker.subscriber(topic=["orders", "returns"], group="billing")
     with pytest.warns(OutboxWarning, match="'returns' with two subscribers"):
         broker.subscriber(topic=["letters", "returns"], group="billing")
+
+
+@pytest.mark.filterwarnings("error::faststream_outbox.errors.OutboxWarning")
+def test_short_leases_are_not_compared_with_an_interval_that_a_topic_does_not_have() -> None:
+    unused().subscriber(topic="orders", group="billing", lease_ttl_seconds=3.0)

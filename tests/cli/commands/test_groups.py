@@ -2,6 +2,9 @@
 
 from uuid import UUID
 
+import pytest
+
+from faststream_outbox.cli.commands import parked
 from faststream_outbox.cli.commands.groups import parsed_place
 from faststream_outbox.log.sharing.spans import Cursor
 from tests.cases import case
@@ -103,8 +106,35 @@ class TestParked:
         (found,) = stage.json("parked", "list")
         assert "--yes" in stage.run("parked", "skip", "billing", str(found["position"]), code=2).err
         done = stage.json("parked", "skip", "billing", str(found["position"]), "--yes")
-        assert done == {"group": "billing", "uri": "shop", "positions": [found["position"]]}
+        assert done == {"group": "billing", "uri": "shop", "positions": [found["position"]], "is_done": True}
         assert stage.json("parked", "list", "--state", "all") == []
+
+    def test_is_only_shown_on_a_dry_run(self, stage: Stage) -> None:
+        stage.topic(parks=True)
+        (found,) = stage.json("parked", "list")
+        position = found["position"]
+        for given, title in (
+            (["retry", "billing", "--all"], "Would run again"),
+            (["skip", "billing", str(position)], "Would end unhandled"),
+        ):
+            with case(given):
+                assert stage.run("parked", *given, "--dry-run").out.startswith(f"{title}\ngroup")
+                planned = stage.json("parked", *given, "--dry-run")
+                assert planned == {"group": "billing", "uri": "shop", "positions": [position], "is_done": False}
+                assert [each["state"] for each in stage.json("parked", "list", "--state", "all")] == ["parked"]
+
+    def test_is_shown_before_a_script_changes_it(self, stage: Stage) -> None:
+        stage.topic(parks=True)
+        printed = stage.run("parked", "retry", "billing", "--all", "--yes").out
+        assert printed.startswith("Would run again\ngroup")
+        assert printed.endswith("1 message of group 'billing' will run again.\n")
+
+    def test_is_found_behind_a_page_of_others(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parked, "AT_ONCE", 1)
+        stage.topic(parks=True, reads=2)
+        first, second = stage.json("parked", "list")
+        stage.run("parked", "retry", "billing", str(second["position"]), "--yes")
+        assert [each["position"] for each in stage.json("parked", "list")] == [first["position"]]
 
     def test_that_is_not_there_is_nothing(self, stage: Stage) -> None:
         stage.topic(parks=True)

@@ -2,7 +2,10 @@
 
 import json
 
+import psycopg
+
 from faststream_outbox import Envelope
+from faststream_outbox.connections.identity import name_of
 from tests.cli.stage import Stage
 
 HOSTILE = "\x1b[31m[bold]x[/bold]\n"
@@ -118,6 +121,15 @@ class TestTimers:
 def test_workers_are_those_that_are_connected(stage: Stage) -> None:
     assert "Nobody of ours is connected" in stage.run("workers").out
     assert stage.json("workers") == []
+
+
+def test_workers_say_which_application_they_are_of(stage: Stage) -> None:
+    with psycopg.connect(stage.dsn, application_name=name_of("3f2a9c1b", "claim", "web", 4711, "billing")):
+        lines = [line.split() for line in stage.run("workers").out.splitlines()]
+    assert [line[:4] for line in lines] == [
+        ["worker", "application", "host", "pid"],
+        ["3f2a9c1b", "billing", "web", "4711"],
+    ]
 
 
 class TestGroups:

@@ -52,6 +52,29 @@ async def test_failures_are_replayed_from_their_group(browser: "Browser", place:
         assert tab.complaints == []
 
 
+async def test_letter_is_edited_and_replayed(browser: "Browser", place: Place) -> None:
+    async with served(place.dashboard()) as base, opened(browser, base) as tab:
+        await tab.open("/message", letter=place.letter_id)
+        await tab.press("Edit…")
+        body = tab.page.get_by_role("textbox", name="Body")
+        await body.fill('{"item": "<img src=x onerror=alert(1)>",')
+        await tab.press("Save")
+        await tab.sees("is none any more")
+        assert await body.input_value() == '{"item": "<img src=x onerror=alert(1)>",'
+        await body.fill('{\n  "item": "<img src=x onerror=alert(1)>"\n}')
+        await tab.page.get_by_role("textbox", name="Headers").fill('{"repaired-by": "ada"}')
+        await tab.press("Save and replay…")
+        await tab.sees("Changed body and headers of dead letter")
+        await tab.sees("This is the dry run.")
+        assert await place.letters() == [(b'{"item":"<img src=x onerror=alert(1)>"}', {"repaired-by": "ada"})]
+        await tab.page.get_by_text("As fast as it goes").click()
+        await tab.press("Replay 1 dead letter")
+        await tab.page.locator(".pill", has_text="done").wait_for()
+        assert await place.letters() == []
+        # The browser's own word for the answer 422.
+        assert [each for each in tab.complaints if "422" not in each] == []
+
+
 async def test_replay_is_cancelled(browser: "Browser", place: Place) -> None:
     await place.die(30)
     async with served(place.dashboard()) as base, opened(browser, base) as tab:

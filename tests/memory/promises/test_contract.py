@@ -267,6 +267,16 @@ async def test_settling_needs_the_token(two: Two, name: str, token: UUID) -> Non
     await two.compare()
 
 
+async def test_a_lease_that_has_run_out_is_renewed_without_a_key_only(two: Two) -> None:
+    await publish(two, 1)
+    await publish(two, 2, key="a")
+    await two.ask("claim", **lanes(("orders", 0)))
+    await two.ask("claim_keys", **keys("a"))
+    await two.advance(TTL + 1.0)
+    assert await two.ask("renew", **held(1, 2, ttls=TTL)) == [[1, True, False], [2, False, True]]
+    await two.compare()
+
+
 @pytest.mark.parametrize("attempt", [0, 1])
 async def test_a_retry_counts_or_not(two: Two, attempt: int) -> None:
     await publish(two, 1)

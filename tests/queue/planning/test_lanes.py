@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from faststream_outbox.queue.planning.lanes import AFTER_ALL_IDS, BEGINNING, GRACE, NEVER, Lane
+from faststream_outbox.queue.planning.lanes import AFTER_ALL_IDS, BEFORE_ALL_IDS, BEGINNING, GRACE, NEVER, Lane
 
 SERVER_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAST = (datetime(2026, 3, 1, 11, tzinfo=UTC), 42)
 FLOOR = (SERVER_NOW, AFTER_ALL_IDS)
-BELOW = (SERVER_NOW - timedelta(seconds=GRACE), 0)
+BELOW = (SERVER_NOW - timedelta(seconds=GRACE), BEFORE_ALL_IDS)
 """Where to look for what became visible since a look at `SERVER_NOW`."""
 
 
@@ -42,7 +42,7 @@ def dry(lane: Lane) -> Lane:
 
 class TestFloor:
     def test_the_first_look_starts_at_the_beginning(self, lane: Lane) -> None:
-        assert (lane.may_have_work, lane.floor_at, lane.floor_id) == (True, BEGINNING, 0)
+        assert (lane.may_have_work, lane.floor_at, lane.floor_id) == (True, BEGINNING, BEFORE_ALL_IDS)
 
     def test_a_full_scan_moves_it_to_the_last_row_seen(self, lane: Lane) -> None:
         look(lane, last=LAST, full=True)
@@ -70,7 +70,15 @@ class TestFloor:
 
     def test_below_the_calendar_is_the_beginning(self, dry: Lane) -> None:
         dry.lower(datetime(2, 1, 1, tzinfo=UTC), 42)
-        assert dry.start() == (BEGINNING, 0)
+        assert dry.start() == (BEGINNING, BEFORE_ALL_IDS)
+
+    def test_a_row_from_before_the_calendar_leaves_it_at_the_beginning(self, lane: Lane) -> None:
+        look(lane, last=(datetime(2, 1, 1, tzinfo=UTC), 42), full=True)
+        assert (lane.floor_at, lane.floor_id) == (BEGINNING, BEFORE_ALL_IDS)
+
+    def test_it_is_never_below_the_lowest_id(self, dry: Lane) -> None:
+        dry.lower(SERVER_NOW, BEFORE_ALL_IDS)
+        assert dry.start() == (SERVER_NOW, BEFORE_ALL_IDS)
 
 
 class TestRewind:

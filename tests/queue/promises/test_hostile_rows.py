@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
@@ -131,3 +132,38 @@ async def test_of_two_dead_letters_with_one_id_the_other_stays(rig: Rig) -> None
     assert (replay.replayed, len(replay.conflicts)) == (1, 2)
     assert [row["payload"] for row in await rig.rows()] == [b"a"]
     assert [row["payload"] for row in await rig.dead()] == [b"b", b"c"]
+
+
+BEFORE_THE_CALENDAR = [
+    "-infinity",
+    "4713-01-01 BC",
+    "0044-03-15 BC",
+    "0001-01-01",
+    "0001-12-31 23:59:59Z",
+    "0002-01-02",
+]
+
+
+@pytest.mark.parametrize("key", ["null", "'one key'", "'key ' || n"])
+async def test_rows_due_before_the_calendar_are_taken_one_after_the_other(
+    driver_rig: Rig, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faststream_outbox.queue.keyed.KEY_WINDOW", 1)
+    rig = driver_rig
+    handled: list[bytes] = []
+
+    async def handle(claim: Claim) -> Outcome:
+        handled.append(claim.payload)
+        return DONE
+
+    # Ids that grow with the due time in one queue, and that fall, below zero, in the other.
+    for queue, number in (("growing", "n"), ("falling", "-n")):
+        await rig.sql(
+            "insert into {t} (id, queue, key, payload, next_attempt_at)"
+            f" select {number}, '{queue}', {key}, convert_to('{queue}' || n, 'utf8'), cast(due as timestamptz)"
+            " from unnest(cast(:moments as text[])) with ordinality as u (due, n)",
+            moments=BEFORE_THE_CALENDAR,
+        )
+    await rig.work(handle, ["growing", "falling"], fetch_batch_size=1)
+    await eventually(rig.is_empty)
+    assert sorted(handled) == sorted(f"{queue}{n}".encode() for queue in ("growing", "falling") for n in range(1, 7))

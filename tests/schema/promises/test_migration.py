@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import URL, Engine, MetaData, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from bench.migration import AFTER, BEFORE, former_tables, migrate
+from bench.migration import AFTER, BEFORE, BOTH, former_tables, migrate
 from faststream_outbox import OutboxBroker, make_dlq_table, make_outbox_table
 from tests.publish.ways import plain
 from tests.waiting import eventually
@@ -175,29 +175,38 @@ async def test_it_may_be_interrupted_and_run_again(database: str, migrator: Engi
     await OutboxBroker(engine, outbox_table=outbox, dlq_table=outbox_dlq).validate_schema()
 
 
-OLDER = """
+# What 0.19 has and these had not, by what the versions on PyPI create.
+OF_0_10 = """
     drop index outbox_pending_idx, outbox_leased_idx;
     create index outbox_pending_idx on outbox (queue, next_attempt_at) where acquired_token is null;
     create index outbox_lease_idx on outbox (queue, acquired_at) where acquired_token is not null;
-    alter table outbox drop constraint outbox_lease_ck;
 """
-OLDEST = """
-    alter table outbox drop column timer_id, drop column deliveries_count, drop column acquired_token;
-    drop table outbox_dlq;
-"""
+OF_0_6 = f"{OF_0_10} alter table outbox drop constraint outbox_lease_ck; alter table outbox_dlq drop column timer_id;"
+OF_0_4 = f"{OF_0_6} drop table outbox_dlq;"
+OF_0_3 = f"{OF_0_4} drop index outbox_lease_idx;"
 
 
-@pytest.mark.parametrize("before", [OLDER, OLDER + OLDEST], ids=["0.10", "0.3"])
-async def test_older_tables_are_mended_by_what_the_check_says(
-    before: str, database: str, migrator: Engine, engine: AsyncEngine
-) -> None:
+@pytest.mark.parametrize("before", [OF_0_10, OF_0_6, OF_0_4, OF_0_3], ids=["0.10", "0.6", "0.4", "0.3"])
+async def test_older_tables_are_migrated_too(before: str, database: str, migrator: Engine, engine: AsyncEngine) -> None:
+    metadata = MetaData()
+    outbox, outbox_dlq = make_outbox_table(metadata), make_dlq_table(metadata)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(before.encode())
+        has_letters = connection.execute("select to_regclass('outbox_dlq')").fetchall() != [(None,)]
+        for step in (BEFORE, AFTER):
+            migrate(migrator, step, BOTH if has_letters else ("outbox",))
+        metadata.create_all(migrator)
+        await OutboxBroker(engine, outbox_table=outbox, dlq_table=outbox_dlq).validate_schema()
+        assert connection.execute("select count(*) from outbox").fetchall() == [(ROWS,)]
+
+
+async def test_tables_that_lack_columns_are_mended_by_what_the_check_says(database: str, engine: AsyncEngine) -> None:
     metadata = MetaData()
     outbox, outbox_dlq = make_outbox_table(metadata), make_dlq_table(metadata)
     broker = OutboxBroker(engine, outbox_table=outbox, dlq_table=outbox_dlq)
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(before.encode())
-        for step in (BEFORE, AFTER) if before is OLDER else ():
-            migrate(migrator, step)
+        connection.execute("alter table outbox drop column timer_id, drop column deliveries_count")
+        connection.execute("alter table outbox drop column acquired_token")
         with pytest.raises(Exception, match="outbox") as differences:
             await broker.validate_schema()
         for line in str(differences.value).splitlines():

@@ -1,6 +1,6 @@
 """JSON with other white space and nothing else changed: numbers, escapes and double keys stay as they were written.
 
-Read and written again by `json`, a body would come back as another one. Pure. Used to show and to edit bodies.
+Read and written again by `json`, a body would come back as another one. Pure. Used by `cli` and `dashboard`.
 """
 
 import json

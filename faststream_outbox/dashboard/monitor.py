@@ -28,7 +28,7 @@ FRESH = 2.0
 CHECKUP_INTERVAL = 60.0
 
 
-class Sampler:
+class Monitor:
     """Samples of one source."""
 
     def __init__(self, source: Source) -> None:
@@ -57,7 +57,7 @@ class Sampler:
             self._loop, self._task = loop, None
             self._asking, self._examining = asyncio.Lock(), asyncio.Lock()
         if self._task is None or self._task.done():
-            self._task = loop.create_task(self._run(), name="outbox dashboard sampler")
+            self._task = loop.create_task(self._run(), name="outbox dashboard monitor")
 
     def forget(self) -> None:
         """Something was changed: the next sample is taken anew."""
@@ -106,7 +106,7 @@ class Sampler:
                 await asyncio.sleep(INTERVAL)
         except Exception:
             # The next visitor starts it again.
-            logger.exception("The dashboard's sampler stopped.")
+            logger.exception("The dashboard's monitor stopped.")
         finally:
             await self._source.rest()
 

@@ -1,0 +1,125 @@
+"""The end of a run: wait until everything that was committed is handled, as long as it gets on."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psycopg
+
+from tests.faults.machine.history import DRAINED, STUCK, History, parse
+from tests.faults.machine.part import (
+    CONSUMER,
+    MEMBER,
+    RELAY,
+    TRANSACTIONAL_MEMBER,
+    TRANSACTIONAL_WORKER,
+    WORKER,
+)
+from tests.faults.machine.runs import FINAL, tell
+from tests.faults.machine.stage import (
+    BULK,
+    EXACT,
+    EXACT_GROUP,
+    FACTS,
+    INBOX,
+    OF_EXACT_GROUP,
+    OF_PLAIN_GROUP,
+    ORDERS,
+    OUT_GROUP,
+    OUTWARD,
+    PLAIN_GROUP,
+    TIMERS,
+)
+
+STANDSTILL = 60.0
+LOOK_SECONDS = 0.5
+
+_IN_QUEUES = "select count(*) from outbox where queue = any(%s::text[])"
+_WITHOUT_EFFECT = """
+select count(*) from business b
+where b.place = %(of)s and not exists (
+    select from effects e where e.place = %(place)s and e.message_id = b.message_id
+) and not exists (
+    select from outbox_log_deferred d join outbox_log l using (position)
+    where d.consumer_group = %(group)s and d.state = 'parked' and l.event_id = b.message_id
+)
+"""
+_FACTS = "select message_id::text from business where place = %s"
+_BEHIND = """
+select count(*) from outbox_log_offsets o
+where o.consumer_group = %s
+  and (o.tick < (select max(tick) from outbox_log_ticks) or exists (
+        select from outbox_log_deferred d where d.consumer_group = o.consumer_group and d.state <> 'parked'))
+"""
+
+QUEUES = {WORKER: (ORDERS, BULK, TIMERS), TRANSACTIONAL_WORKER: (EXACT,), RELAY: (OUTWARD,)}
+GROUPS = {MEMBER: PLAIN_GROUP, TRANSACTIONAL_MEMBER: EXACT_GROUP, RELAY: OUT_GROUP}
+
+
+def places_of(roles: Sequence[str], *, has_nats: bool) -> frozenset[str]:
+    """Where messages must have come to, with these roles."""
+    places = {queue for role in roles for queue in QUEUES.get(role, ())}
+    places |= {f"{FACTS}/{GROUPS[role]}" for role in roles if role in GROUPS}
+    if has_nats:
+        places |= {f"{OUTWARD}/{OUT_GROUP}"}
+    if CONSUMER in roles:
+        places |= {f"{INBOX}/{FACTS}", f"{INBOX}/{OUTWARD}"}
+    return frozenset(places)
+
+
+def left(dsn: str, directory: Path, roles: Sequence[str]) -> dict[str, int]:
+    """What is not handled yet, by place."""
+    found: dict[str, int] = {}
+    queues = [queue for role in roles for queue in QUEUES.get(role, ())]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def count(question: str, values: object) -> int:
+            row = connection.execute(question.encode(), values).fetchone()  # type: ignore[arg-type]
+            assert row is not None
+            return int(row[0])
+
+        found["queues"] = count(_IN_QUEUES, [queues])
+        for role in roles:
+            if role in GROUPS:
+                found[GROUPS[role]] = count(_BEHIND, [GROUPS[role]])
+        if TRANSACTIONAL_MEMBER in roles:
+            values = {"of": FACTS, "place": OF_EXACT_GROUP, "group": EXACT_GROUP}
+            found[OF_EXACT_GROUP] = count(_WITHOUT_EFFECT, values)
+        if CONSUMER in roles:
+            for place in (FACTS, OUTWARD):
+                values = {"of": place, "place": f"{INBOX}/{place}", "group": ""}
+                found[f"{INBOX}/{place}"] = count(_WITHOUT_EFFECT, values)
+        if MEMBER in roles:
+            wanted = {row[0] for row in connection.execute(_FACTS.encode(), [FACTS]).fetchall()}
+            found[OF_PLAIN_GROUP] = len(wanted - _handled(directory))
+    return {name: number for name, number in found.items() if number}
+
+
+def _handled(directory: Path) -> set[str]:
+    """Messages that members of the plain group say that they have handled."""
+    events = [
+        event
+        for path in directory.glob(f"{MEMBER}-*.jsonl")
+        for event in parse(line for line in path.read_text(encoding="utf-8").splitlines() if '"run"' in line)
+    ]
+    return {run.id for run in tell(events).runs if run.outcome in FINAL}
+
+
+async def drain(dsn: Callable[[], str], history: History, roles: Sequence[str], standstill: float = STANDSTILL) -> None:
+    """Wait until nothing is left; note what is where nothing gets on any more."""
+    loop = asyncio.get_running_loop()
+    fewest: int | None = None
+    moved_at = loop.time()
+    while True:
+        found = await asyncio.to_thread(left, dsn(), history.directory, roles)
+        total = sum(found.values())
+        if total == 0:
+            history.write(DRAINED)
+            return
+        if fewest is None or total < fewest:
+            fewest, moved_at = total, loop.time()
+        elif loop.time() - moved_at > standstill:
+            for place, number in found.items():
+                history.write(STUCK, what=place, left=number)
+            return
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,94 @@
+"""The history of a run: what every process did and when, one JSON line for each event.
+
+A process appends to a file of its own, a line with one write: what it did before a kill -9 is in the file. Time is
+CLOCK_MONOTONIC, which all processes of a machine share and which no shifted clock changes. `Pen` writes, `History` is
+the machine's own pen and is told of every fault; `read` gives all events of a run in the order of time.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+NANO = 1_000_000_000
+
+BORN, ENDED, BEAT, DIED = "born", "ended", "beat", "died"
+BEGUN, COMMITTED, UNCERTAIN, ROLLED_BACK = "begun", "committed", "uncertain", "rolled_back"
+STARTED, FINISHED = "started", "finished"
+STRUCK, HEALED = "struck", "healed"
+DRAINED, STUCK, STOPPED = "drained", "stuck", "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a process did."""
+
+    at: int
+    """Nanoseconds of CLOCK_MONOTONIC."""
+    pid: int
+    role: str
+    kind: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        return self.at / NANO
+
+    def __str__(self) -> str:
+        said = " ".join(f"{name}={value}" for name, value in self.data.items())
+        return f"{self.seconds:.3f} {self.role} {self.pid} {self.kind} {said}".rstrip()
+
+
+class Pen:
+    """Appends to the file of this process."""
+
+    def __init__(self, directory: Path | str, role: str) -> None:
+        self._role = role
+        path = Path(directory) / f"{role}-{os.getpid()}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, kind: str, **data: Any) -> None:
+        """Say that this has just happened."""
+        line = json.dumps([time.monotonic_ns(), os.getpid(), self._role, kind, data], separators=(",", ":"))
+        os.write(self._file, line.encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class History(Pen):
+    """The machine's own pen, in the directory of one run."""
+
+    def __init__(self, directory: Path | str) -> None:
+        super().__init__(directory, "machine")
+        self.directory = Path(directory)
+
+    def struck(self, kind: str, detail: str) -> None:
+        """A fault begins."""
+        self.write(STRUCK, fault=kind, detail=detail)
+
+    def healed(self, kind: str) -> None:
+        """A fault is over."""
+        self.write(HEALED, fault=kind)
+
+
+def parse(lines: Iterable[str]) -> Iterable[Event]:
+    """Events of a file; a line that a kill cut short says nothing."""
+    for line in lines:
+        try:
+            at, pid, role, kind, data = json.loads(line)
+        except ValueError:
+            continue
+        yield Event(at, pid, role, kind, data)
+
+
+def read(directory: Path | str) -> list[Event]:
+    """All events of a run, by time; those of one process in the order of writing."""
+    events: list[Event] = []
+    for path in sorted(Path(directory).glob("*.jsonl")):
+        with path.open(encoding="utf-8", errors="replace") as file:
+            events += parse(file)
+    return sorted(events, key=lambda event: event.at)

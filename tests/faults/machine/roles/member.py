@@ -1,0 +1,74 @@
+"""The members of a topic's groups: one that handles, and one whose handler takes the transaction."""
+
+import os
+from typing import Any
+
+from faststream import FastStream
+
+from faststream_outbox import OutboxBroker
+from faststream_outbox.annotations import OutboxMessage, OutboxSession
+from tests.faults.machine.history import Pen
+from tests.faults.machine.part import Part
+from tests.faults.machine.roles.run import UntilItWorks, effect, run
+from tests.faults.machine.stage import EXACT_GROUP, FACTS, OF_EXACT_GROUP, OF_PLAIN_GROUP, PLAIN_GROUP, Tables
+
+CRASHES = 100
+"""Processes are killed on purpose: no message is to blame for it."""
+
+
+class Topic:
+    """A FastStream application that reads the topic."""
+
+    def __init__(self, part: Part, pen: Pen) -> None:
+        self.pen = pen
+        self.engine = part.engine()
+        tables = Tables()
+        self.broker = OutboxBroker(
+            self.engine,
+            outbox_table=tables.outbox,
+            dlq_table=tables.dead,
+            log_tables=tables.log,
+            logger=None,
+            listen_dsn=part.dsn if part.pooled else None,
+        )
+        self.options: dict[str, Any] = {
+            "lease_ttl_seconds": part.lease_seconds,
+            "min_fetch_interval": 0.5,
+            "max_fetch_interval": 1.5,
+            "crash_limit": CRASHES,
+            "max_workers": 3,
+            "retry_strategy": UntilItWorks(),
+            **part.options,
+        }
+        self.app = FastStream(self.broker, logger=None)
+
+    async def start(self) -> None:
+        await self.app.start()
+
+    async def stop(self) -> None:
+        await self.app.stop()
+        await self.engine.dispose()
+
+
+class Member(Topic):
+    """Handles outside of a transaction."""
+
+    def __init__(self, part: Part, pen: Pen) -> None:
+        super().__init__(part, pen)
+        self.broker.subscriber(topic=FACTS, group=PLAIN_GROUP, **self.options)(self.handle)
+
+    async def handle(self, body: dict[str, Any], msg: OutboxMessage) -> None:
+        async with run(self.pen, OF_PLAIN_GROUP, body, msg.raw_message):
+            pass
+
+
+class TransactionalMember(Topic):
+    """Handles in the transaction that moves the cursor."""
+
+    def __init__(self, part: Part, pen: Pen) -> None:
+        super().__init__(part, pen)
+        self.broker.subscriber(topic=FACTS, group=EXACT_GROUP, transactional=True, **self.options)(self.handle)
+
+    async def handle(self, body: dict[str, Any], msg: OutboxMessage, session: OutboxSession) -> None:
+        async with run(self.pen, OF_EXACT_GROUP, body, msg.raw_message):
+            await effect(session, OF_EXACT_GROUP, body, os.getpid())

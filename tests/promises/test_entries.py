@@ -1,0 +1,208 @@
+"""Whatever an argument is, a public call ends with a result or with an error that says which argument is wrong.
+
+Never with an error of a driver or of Python that came from the depths, and never with a row that is half written.
+"""
+
+import importlib
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, MetaData, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox import make_inbox_table
+from faststream_outbox.errors import OutboxError
+from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from tests.cases import case
+from tests.promises.entries import Entry, Place, called, entries
+from tests.tables import all_existing
+
+REPOSITORY = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+class Unhashable:
+    """Is no key of a dict."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "unhashable"
+
+
+NUMBERS = [True, -1, 0, 2**31, 2**63, 2**200, 0.5, -1.0, float("nan"), float("inf"), 1e300, Decimal("1.5"), 1j]
+TEXTS = ["", "a\x00b", "\ud800", "x" * 300, " ", "\n", "'\"%s:x{y}\\", "2020", "infinity", b"bytes", bytearray(b"x")]
+THINGS = [None, [], ["a"], [1], {}, {"a": 1}, {1: 2}, (), {1}, object(), Unhashable(), Unhashable, print]
+TIMES = [datetime(2020, 1, 1), datetime.max.replace(tzinfo=UTC), timedelta(-1), timedelta.max, UUID(int=1)]  # noqa: DTZ001
+ODD: list[Any] = [*NUMBERS, *TEXTS, *THINGS, *TIMES]
+
+ANYTHING = st.recursive(
+    st.sampled_from(ODD) | st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+    | st.datetimes() | st.timedeltas() | st.uuids(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+
+OTHERS_CODE: set[tuple[str, str]] = {
+    # A class is called as a function that says how fast, and says itself that it takes no arguments.
+    ("DeadLetters.replay", "rate"),
+    # Its error is that time is up.
+    ("Outbox.wait_until_caught_up", "timeout"),
+}
+UNHASHABLE = {"slot_of"}
+"""Remembers what it was asked: Python says for it what cannot be remembered."""
+
+
+def is_clear(error: Exception, entry: Entry, argument: str) -> bool:
+    """Whether a reader of the error knows what to change."""
+    if isinstance(error, OutboxError):
+        return True
+    if isinstance(error, TypeError | ValueError) and argument in str(error):
+        return True
+    return (entry.name, argument) in OTHERS_CODE or (entry.name in UNHASHABLE and "unhashable" in str(error))
+
+
+async def complaints(entry: Entry, argument: str, value: Any) -> Iterator[str]:
+    """What is wrong with the end of a call."""
+    try:
+        await called(entry, **{argument: value})
+    except Exception as error:
+        if not is_clear(error, entry, argument):
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(last.filename).name}:{last.lineno}"
+            kind = type(value).__name__
+            return iter([f"{entry.name}({argument}={kind}): {type(error).__name__} at {where}: {str(error)[:100]}"])
+    return iter(())
+
+
+@pytest.fixture
+def log_tables(metadata: MetaData, builder: Engine) -> Iterator[LogTables]:
+    tables = make_log_tables(metadata, "outbox_log")
+    with all_existing(tables.all, builder):
+        yield tables
+
+
+@pytest.fixture
+def inbox_table(metadata: MetaData, builder: Engine) -> Iterator[Table]:
+    table = make_inbox_table(metadata)
+    with all_existing([table], builder):
+        yield table
+
+
+@pytest.fixture
+async def place(
+    engine: AsyncEngine,
+    sync_engine: Engine,
+    table: Table,
+    dlq_table: Table,
+    inbox_table: Table,
+    log_tables: LogTables,
+) -> AsyncIterator[Place]:
+    place = Place(engine, sync_engine, (table, dlq_table, inbox_table), log_tables)
+    yield place
+    await place.close()
+
+
+async def rows(place: Place) -> int:
+    """Messages that are in the tables."""
+    async with place.engine.connect() as connection:
+        queues = await connection.scalar(text("select count(*) from outbox where queue <> '$paused'"))
+        topics = await connection.scalar(text("select count(*) from outbox_log"))
+        return int(queues + topics)
+
+
+async def test_every_entry_takes_what_is_right(place: Place) -> None:
+    for entry in entries(place):
+        if "session" not in entry.good:
+            with case(entry.name):
+                await called(entry)
+    assert await rows(place) == 0
+
+
+async def test_an_argument_of_any_kind_is_taken_or_named(place: Place) -> None:
+    found = [
+        complaint
+        for entry in entries(place)
+        for argument in entry.good
+        for value in ODD
+        for complaint in await complaints(entry, argument, value)
+    ]
+    assert not found, "\n".join(found)
+    assert await rows(place) == 0
+
+
+@pytest.mark.soak
+@settings(max_examples=3000, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+async def test_an_argument_of_any_kind_is_taken_or_named_at_length(data: st.DataObject, place: Place) -> None:
+    entry = data.draw(st.sampled_from([*entries(place)]))
+    argument = data.draw(st.sampled_from(sorted(entry.good)))
+    assert [*await complaints(entry, argument, data.draw(ANYTHING))] == []
+
+
+ELSEWHERE = {
+    "": {
+        "Envelope": "tests/test_envelope.py",
+        "MetricsRecorder": "tests/events/test_events.py",
+        "NoRetry": "tests/outcomes/test_retry.py",
+        "OutboxBatchMessage": "tests/broker/test_message.py",
+        "OutboxMessage": "tests/broker/test_message.py",
+        "OutboxPublisher": "tests/broker/promises/test_mistakes.py",
+        "Receipt": "tests/inbox/test_receiver.py",
+        "RetryStrategyProto": "tests/outcomes/test_retry.py",
+        "SyncReceipt": "tests/inbox/test_sync.py",
+        "TimerConflict": "tests/publish/promises/test_refusals.py",
+    },
+    "dashboard": {
+        **dict.fromkeys(("Action", "Audit", "User"), "tests/dashboard/test_actions.py"),
+        "Content": "tests/dashboard/test_content.py",
+        "Dashboard": "tests/dashboard/promises/test_addresses.py",
+        "serve": "tests/dashboard/promises/test_door.py",
+    },
+    "doctor": dict.fromkeys(("JSON", "SEVERITIES", "Finding", "Severity", "worst"), "tests/doctor/test_doctor.py"),
+    "health": dict.fromkeys(("Checks", "Health"), "tests/health/test_asgi.py"),
+    "inbox": {
+        **dict.fromkeys(("SESSION", "Answer", "Receipt"), "tests/inbox/test_receiver.py"),
+        "SyncReceipt": "tests/inbox/test_sync.py",
+    },
+    "log": {
+        **dict.fromkeys(("Cleaned", "GroupStatus", "Lag", "SlotLag"), "tests/log/admin/test_groups.py"),
+        **dict.fromkeys(("OutboxMessage", "TopicMessage", "DuplicateMessage", "Token"), "tests/log/test_message.py"),
+        **dict.fromkeys(("Delivery", "Dispatched", "Subscriber", "DeferredMessage"), "tests/log/test_dispatching.py"),
+        **dict.fromkeys(("Cursor", "LogTables", "SequenceBehind"), "tests/log/ordering/test_timeline.py"),
+    },
+    "overview": {
+        **dict.fromkeys(("BlockedKey", "GapOwner", "GapStatus", "SlotStatus"), "tests/overview/test_topics.py"),
+        **dict.fromkeys(("MessageStatus", "TimerStatus", "Unprocessed"), "tests/overview/test_message.py"),
+        **dict.fromkeys(("Process", "QueueStatus", "Rates", "as_unprocessed"), "tests/overview/test_queues.py"),
+    },
+    "publish": dict.fromkeys(("AnySession", "AnySyncSession"), "tests/connections/test_caller.py"),
+    "queue": {
+        **dict.fromkeys(("DONE", "RELEASE", "SETTLED", "Done", "Release", "Settled"), "tests/queue/test_settler.py"),
+        **dict.fromkeys(("Claim", "Outcome", "Undecided"), "tests/queue/promises/test_hostile_rows.py"),
+        **dict.fromkeys(("DeadLetter", "ErrorGroup", "Replay"), "tests/queue/admin/test_dead_letters.py"),
+        **dict.fromkeys(("NoRetry", "RetryStrategyProto"), "tests/outcomes/test_retry.py"),
+        **dict.fromkeys(("pause", "paused", "resume"), "tests/queue/admin/test_pause.py"),
+    },
+    "schema": {
+        **dict.fromkeys(("Difference", "find_differences", "validate_schema"), "tests/schema/test_check.py"),
+        **dict.fromkeys(("Names", "checked_identifier"), "tests/schema/test_tables.py"),
+    },
+}
+"""Public names that are no way in, such as types of answers, or whose tests are elsewhere."""
+
+
+async def test_every_public_name_is_tried_here_or_elsewhere(place: Place) -> None:
+    tried = {entry.name.partition(".")[0] for entry in entries(place)}
+    for module, others in ELSEWHERE.items():
+        public = set(importlib.import_module(f"faststream_outbox.{module}".rstrip(".")).__all__)
+        assert public - tried == others.keys(), module
+        assert {path for path in others.values() if not (REPOSITORY / path).is_file()} == set()
