@@ -262,9 +262,7 @@ class KeyModel:
         if not self.expires or place or worker.phase in ("idle", "claiming", "locked"):
             return
         held = frozenset((*worker.run, *worker.done))
-        if worker.renewing is not None:
-            yield "renew", self._renewed(state, place, worker, held)
-        elif held - worker.lost and not self.renews_by_old_time:
+        if worker.renewing is not None or (held - worker.lost and not self.renews_by_old_time):
             yield "renew", self._renewed(state, place, worker, held)
         elif held - worker.lost:
             now = frozenset(n for n in held if state.at(n).token == worker.token and state.at(n).is_alive)
@@ -277,11 +275,10 @@ class KeyModel:
         if alive is None:
             alive = frozenset(n for n in held if state.at(n).token == worker.token and state.at(n).is_alive)
         for number in held - worker.lost:
-            if state.at(number).phase != "there" or state.at(number).token != worker.token:
-                lost |= {number}
-            elif number in locked(state, place):
+            is_ours = state.at(number).phase == "there" and state.at(number).token == worker.token
+            if is_ours and number in locked(state, place):
                 continue
-            elif number in alive or self.revives:
+            if is_ours and (number in alive or self.revives):
                 state, stale = written(state, number, is_alive=True), stale - {number}
             else:
                 lost |= {number}
@@ -305,7 +302,7 @@ class KeyModel:
 
 
 def locked(state: Scene, place: int) -> Ids:
-    """Rows that claims of others have locked and not committed: what settles waits for them, what renews passes over."""
+    """Rows that claims of others have locked and not committed: what settles waits, what renews passes over."""
     others = (w for at, w in enumerate(state.workers) if at != place and w.phase == "locked")
     return frozenset(number for worker in others for number in (*worker.run, *worker.seen))
 

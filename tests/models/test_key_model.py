@@ -3,7 +3,6 @@
 A claim is held up between its snapshot and its locks: its statement waits there for a lock of the test's.
 """
 
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -30,7 +29,7 @@ Rows = list[tuple[int, UUID | None, bool, bool, bool]]
 
 
 class Replay:
-    """A connection and a thread for each worker, a connection for each publisher, and one that looks and holds gates."""
+    """A connection and a thread for each worker, a connection for each publisher, and one that holds gates."""
 
     def __init__(self, dsn: str, table: Table, stack: ExitStack) -> None:
         def connect(*, autocommit: bool = True) -> psycopg.Connection[Any]:
@@ -112,8 +111,9 @@ class Replay:
         claim = self._sql["claim_keys"].pyformat
         part = "from head h\n    cross join lateral unnest"
         assert part in claim, "the statement has changed"
-        waiting = f"from head h\n    cross join lateral (select pg_advisory_xact_lock_shared({GATE + place} + 0 * h.n::int)"
-        text = claim.replace(part, f"{waiting} offset 0) gate\n    cross join lateral unnest").encode()
+        # It names the head, and so it is asked after that was found.
+        gate = f"(select pg_advisory_xact_lock_shared({GATE + place} + 0 * h.n::int) offset 0) gate"
+        text = claim.replace(part, f"from head h cross join lateral {gate} cross join lateral unnest").encode()
         connection = self._claimers[place]
         self._claims[place] = self._threads.submit(lambda: connection.execute(text, values).fetchall())
         is_waiting = f"select count(*) from pg_locks where objid = {GATE + place} and not granted"
@@ -170,8 +170,8 @@ def may(state: Scene, name: str) -> bool:
 
 
 @pytest.fixture
-def dsn(database_url: URL) -> Iterator[str]:
-    yield database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+def dsn(database_url: URL) -> str:
+    return database_url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 @pytest.mark.parametrize("seed", range(WALKS))

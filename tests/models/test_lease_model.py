@@ -42,7 +42,9 @@ class Replay:
         words = what.removesuffix(", unheard").split()
         number = next((int(word) for word in (*words, *who.split()[1:]) if word.isdigit()), 0)
         if what.endswith("commit"):
-            insert = f"insert into {self._table} (id, queue, payload, next_attempt_at) values ({number}, 'q', '', '{BORN}')"
+            insert = (
+                f"insert into {self._table} (id, queue, payload, next_attempt_at) values ({number}, 'q', '', '{BORN}')"
+            )
             self._connection.execute(insert.encode())
         elif who == "time":
             change = f"next_attempt_at = '{BORN}'" if what.endswith("due") else "acquired_at = '2020-01-01Z'"
