@@ -52,7 +52,7 @@ MISTAKES: Final[Mapping[str, Model[Any]]] = {
     "the tick has its xid before the lock": TickModel(**_TICKS, xid_before_lock=True),
     "the bound is the snapshot's xmax": TickModel(**_TICKS, bound_by_xmax=True),
     "the bound does not ask what runs": TickModel(**_TICKS, ignores_running=True),
-    "a gap is forgotten without a last look": TickModel(**_TICKS, forgets_unread=True),
+    "a gap is forgotten before it is read once more": TickModel(**_TICKS, forgets_unread=True),
     "nobody looks who has drawn a number": TickModel(writers=2, lets_owners_be=True),
     "settling does not look at the token": LeaseModel(messages=1, settles_without_token=True),
     "renewing does not look at the token": LeaseModel(messages=1, renews_without_token=True),

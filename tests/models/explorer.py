@@ -105,15 +105,28 @@ def _way(came: Mapping[State, tuple[State, str] | None], state: State) -> tuple[
     return tuple(reversed(names))
 
 
+SELDOM = 0.05
+"""How often a step that should be seldom is taken, beside one that should not."""
+
+
 def walk(
-    model: Model[State], seed: int, length: int, may: Callable[[State, str], bool] = lambda _, __: True
+    model: Model[State],
+    seed: int,
+    length: int,
+    may: Callable[[State, str], bool] = lambda _, __: True,
+    seldom: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, State]]:
-    """One way through the model at random, the same for the same seed; without the steps that `may` not be taken."""
+    """One way through the model at random, the same for the same seed.
+
+    may: whether a step may be taken in a state.
+    seldom: how steps end that are taken seldom, so that the others get somewhere.
+    """
     dice = random.Random(seed)
     state = model.start()
     for _ in range(length):
         choices = [(name, after) for name, after in model.steps(state) if may(state, name)]
         if not choices:
             return
-        name, state = dice.choice(choices)
+        weights = [SELDOM if name.endswith(seldom) else 1.0 for name, _ in choices]
+        ((name, state),) = dice.choices(choices, weights)
         yield name, state

@@ -5,6 +5,7 @@ A claim is held up between its snapshot and its locks: its statement waits there
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,10 +21,11 @@ from tests.models.key_model import KeyModel, Scene, Worker
 pytestmark = pytest.mark.slow
 
 WALKS = 12
-LENGTH = 80
+LENGTH = 150
 TTL = 600.0
 RUNS = (2, 1)
 GATE = 7_100
+MODEL = KeyModel(messages=4, runs=RUNS, expires=True, retries=True, loses_answers=True)
 
 Rows = list[tuple[int, UUID | None, bool, bool, bool]]
 
@@ -174,14 +176,13 @@ def dsn(database_url: URL) -> str:
     return database_url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-@pytest.mark.parametrize("seed", range(WALKS))
-def test_a_way_through_the_model_taken_for_real(dsn: str, table: Table, seed: int) -> None:
-    model = KeyModel(messages=3, runs=RUNS, expires=True, retries=True, loses_answers=True)
+def follow(model: KeyModel, dsn: str, table: Table, seed: int) -> None:
+    """Take a way through the model for real, and compare after each step."""
     taken: list[str] = []
     before = model.start()
     with ExitStack() as stack:
         replay = Replay(dsn, table, stack)
-        for name, after in walk(model, seed, LENGTH, may):
+        for name, after in walk(model, seed, LENGTH, may, ("roll back",)):
             taken.append(name)
             replay.step(name, before, after)
             assert replay.look() == replay.expected(after), taken
@@ -189,3 +190,19 @@ def test_a_way_through_the_model_taken_for_real(dsn: str, table: Table, seed: in
                 if worker.phase == "idle" and model._claim(after, place, worker) is None:
                     assert replay.finds_nothing(place, worker), taken
             before = after
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
+def test_a_way_through_the_model_taken_for_real(dsn: str, table: Table, seed: int) -> None:
+    follow(MODEL, dsn, table, seed)
+
+
+def test_a_model_with_a_mistake_is_found_out(dsn: str, table: Table) -> None:
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        for seed in range(WALKS):
+            try:
+                follow(replace(MODEL, revives=True), dsn, table, seed)
+            except AssertionError:
+                return
+            owner.execute(f"truncate {table.name} restart identity".encode())
+    pytest.fail("no way shows it")
