@@ -17,6 +17,7 @@ SMALL: Final[Mapping[str, Model[Any]]] = {
     "leases: 1 message, 2 workers, everything fails": LeaseModel(messages=1),
     "leases: 2 messages, 2 workers, floors": LeaseModel(messages=2, is_calm=True),
     "keys: 3 messages, 2 workers": KeyModel(messages=3),
+    "keys: the same without the lock behind a run": KeyModel(messages=3, without_lock_behind=True),
     "keys: 2 messages, runs of 2 and 1, retries": KeyModel(messages=2, runs=(2, 1), retries=True),
     "keys: 2 messages, runs of 2 and 1, leases run out": KeyModel(
         messages=2, runs=(2, 1), is_published=True, expires=True
