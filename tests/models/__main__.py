@@ -26,7 +26,7 @@ def mistake(name: str, explored: Explored) -> str:
 
 def lines(*, large: bool) -> Iterator[str]:
     """All that is printed."""
-    for name, model in (SMALL | LARGE if large else SMALL).items():
+    for name, model in ({**SMALL, **LARGE} if large else SMALL).items():
         yield line(name, explore(model))
     for name, model in MISTAKES.items():
         yield mistake(name, explore(model))

@@ -45,7 +45,7 @@ LARGE: Final[Mapping[str, Model[Any]]] = {
 }
 """Visited by the soak tests."""
 
-_TICKS = {"writers": 2, "has_stranger": False}
+_TICKS: dict[str, Any] = {"writers": 2, "has_stranger": False}
 _RUNS: dict[str, Any] = {"messages": 2, "runs": (2, 1), "is_published": True, "expires": True}
 
 MISTAKES: Final[Mapping[str, Model[Any]]] = {

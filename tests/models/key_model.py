@@ -20,7 +20,7 @@ A worker's own deadline always passes before its lease on the server does: it co
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.models.explorer import End
 from tests.models.tick_model import put
@@ -246,7 +246,7 @@ class KeyModel:
         if self.retries and not state.at(number).is_put_off:
             yield f"fail {number}", with_worker(state, place, worker._replace(phase="retrying"))
 
-    def _settled(self, state: Scene, number: int, token: int, **changes: object) -> Scene:
+    def _settled(self, state: Scene, number: int, token: int, **changes: Any) -> Scene:
         """A statement that changes a message if the token is still on it."""
         if state.at(number).phase != "there" or state.at(number).token != token:
             return state
@@ -312,13 +312,13 @@ def active(state: Scene) -> list[int]:
     return [n for n in state.there if state.at(n).is_due or state.at(n).is_put_off]
 
 
-def changed(state: Scene, number: int, **changes: object) -> Scene:
+def changed(state: Scene, number: int, **changes: Any) -> Scene:
     """Another state of a message that moves no row."""
     message = state.at(number)._replace(**changes)
     return state._replace(messages=put(state.messages, number - 1, message))
 
 
-def written(state: Scene, number: int, **changes: object) -> Scene:
+def written(state: Scene, number: int, **changes: Any) -> Scene:
     """Another version of a message's row: claims under way that have looked at the old one may notice."""
     workers = tuple(
         w._replace(moved=w.moved | {number}) if w.phase == "claiming" and number in w.run else w for w in state.workers

@@ -20,7 +20,7 @@ still, stops and crashes: the other one is the one who has to finish.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.models.explorer import End
 from tests.models.tick_model import put
@@ -181,7 +181,7 @@ class LeaseModel:
             return state
         if not is_ours:
             state = state._replace(fault="a message is settled by somebody who does not hold it")
-        free: dict[str, object] = {"token": NOBODY, "is_alive": False}
+        free: dict[str, Any] = {"token": NOBODY, "is_alive": False}
         match hold.phase:
             case "done":
                 return changed(state, at, phase="gone", end="done", **free)
@@ -193,7 +193,8 @@ class LeaseModel:
                 return changed(state, at, phase="gone", end="dead", dead_letters=letters, **free)
             case "retry":
                 return changed(state, at, is_due=False, is_tried=True, **free)
-        return changed(state, at, **free)
+            case _:
+                return changed(state, at, **free)
 
     def _renewed(self, state: Queue, place: int, at: int, hold: Hold) -> Queue:
         message = state.messages[at]
@@ -230,7 +231,7 @@ class LeaseModel:
         }
 
 
-def changed(state: Queue, at: int, **changes: object) -> Queue:
+def changed(state: Queue, at: int, **changes: Any) -> Queue:
     """Another version of a row."""
     return state._replace(messages=put(state.messages, at, state.messages[at]._replace(**changes)))
 

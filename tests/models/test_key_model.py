@@ -106,6 +106,8 @@ class Replay:
                 connection.execute(self._sql[f"settle_{outcome}"].pyformat, lease | more)
             case "renew":
                 self._renew(connection, before, worker)
+            case _:
+                assert what.split()[0] in ("horizon", "begin", "drop", "end", "fail", "deadline")
 
     def _claim(self, place: int, before: Worker, worker: Worker) -> None:
         self._tokens[worker.token] = uuid4()

@@ -1,7 +1,7 @@
 """The model of ticks does what PostgreSQL does: ways through it, taken for real, lead to the same tables."""
 
 from contextlib import ExitStack
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,7 +27,7 @@ class Replay:
     """A log, with a connection for each actor."""
 
     def __init__(self, dsn: str, names: LogNames, place: str, stack: ExitStack) -> None:
-        self._connect = lambda: stack.enter_context(psycopg.connect(dsn))
+        self._dsn, self._stack = dsn, stack
         self._actors: dict[str, psycopg.Connection[Any]] = {}
         self._names = names
         self._sql = statements("tick", names, "log")
@@ -35,8 +35,8 @@ class Replay:
 
     def _ask(self, who: str, statement: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         if who not in self._actors:
-            self._actors[who] = self._connect()
-        return self._actors[who].execute(cast("LiteralString", statement), values).fetchall()
+            self._actors[who] = self._stack.enter_context(psycopg.connect(self._dsn))
+        return self._actors[who].execute(statement.encode(), values).fetchall()
 
     def _named(self, who: str, name: str, **values: Any) -> list[tuple[Any, ...]]:
         return self._ask(who, self._sql[name].pyformat, values)
