@@ -32,7 +32,7 @@ from faststream_outbox.dashboard.rendering import render
 from faststream_outbox.dashboard.replays import Replays
 from faststream_outbox.dashboard.screens import FORMS, SCREENS
 from faststream_outbox.dashboard.source import Tables, source_of
-from faststream_outbox.dashboard.trouble import describe
+from faststream_outbox.dashboard.trouble import INVALID, describe
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.options import checked_flag
 from faststream_outbox.schema.log_tables import LogTables
@@ -111,6 +111,9 @@ class Dashboard:
             response = await self._answer(request, path, visitor)
         except Refused as refused:
             response = self._sorry(request, refused)
+        except INVALID as error:
+            # A name that no queue can have, a number that no id can be: whoever wrote the address.
+            response = self._sorry(request, Refused(400, "There is no such thing", str(error)))
         except Exception:
             logger.exception("A screen of the dashboard failed: %r", path)
             response = self._sorry(request, Refused(500, "This screen failed", "The log has the details."))

@@ -3,10 +3,12 @@
 import logging
 
 from faststream_outbox.connections.rights import REFUSED, sqlstate_of
-from faststream_outbox.errors import OutboxError
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption, InvalidOptionType, OutboxError
 
 logger = logging.getLogger("faststream_outbox.dashboard")
 
+INVALID = (InvalidMessage, InvalidMessageType, InvalidOption, InvalidOptionType)
+"""What is said of a field that cannot be right."""
 _MISSING = {"42P01", "42703", "3F000"}
 _CANCELLED = "57014"
 

@@ -32,6 +32,12 @@ def check_metadata(metadata: object, factory: str) -> None:
         kind = type(metadata).__name__
         msg = f"The first argument is the MetaData of your tables, not a {kind}: {factory}(metadata, {name!r})."
         raise InvalidOptionType(msg)
+    if metadata.schema is not None:
+        check_plain_name("schema", metadata.schema)
+        size = len(metadata.schema.encode())
+        if size > MAX_IDENTIFIER_BYTES:
+            msg = f"schema {metadata.schema!r} needs {size} bytes, and PostgreSQL keeps {MAX_IDENTIFIER_BYTES}."
+            raise InvalidOption(msg)
 
 
 def check_plain_name(option: str, name: object) -> None:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from faststream_outbox.dashboard.guard import Refused
 from faststream_outbox.dashboard.page import Done, Page
-from faststream_outbox.dashboard.trouble import describe
+from faststream_outbox.dashboard.trouble import INVALID, describe
 from faststream_outbox.errors import InvalidOption, UnknownName
 from faststream_outbox.log.admin.groups import GroupStatus
 from faststream_outbox.log.admin.positions import Place
@@ -66,7 +66,9 @@ async def _status(page: Page, group: str, uri: str) -> GroupStatus:
     except UnknownName as error:
         raise Refused(404, "There is no such group", str(error)) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said on the screen
-        raise Refused(503, "No answer about this group", describe(error)) from None
+        raise Refused(
+            400 if isinstance(error, INVALID) else 503, "No answer about this group", describe(error)
+        ) from None
     for status in found:
         if status.uri == uri:
             return status

@@ -1,13 +1,9 @@
 """Whatever the address and the fields of a request are, the dashboard answers, and never with an error of its own."""
 
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from sqlalchemy import text
 
-from faststream_outbox import OutboxBroker
-from faststream_outbox.dashboard import make_dashboard
 from tests.cases import case
 from tests.dashboard.place import Place
 from tests.dashboard.promises.test_screens import every_page

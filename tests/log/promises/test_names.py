@@ -24,6 +24,12 @@ AWKWARD = [
     "$1",
     "ŁÓDŹ 漢",
     "\\",
+    " ",
+    "\n\t\x01\x7f",
+    "🦊\u202e",
+    "'; drop table outbox; --",
+    "/*if dead*/",
+    "x" * 240,
 ]
 LONGEST = "é" * 17 + "{deferred}"
 SCHEMA = "The %s 'schema': {log}"

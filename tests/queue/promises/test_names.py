@@ -30,6 +30,12 @@ AWKWARD = [
     "$1",
     "ŁÓDŹ 漢",
     "\\",
+    " ",
+    "\n\t\x01\x7f",
+    "🦊\u202e",
+    "'; drop table outbox; --",
+    "/*if dead*/",
+    "x" * 255,
 ]
 LONGEST = "é" * 20 + "Ab cdef"
 SCHEMA = 'The %s "schema": {dead}'
