@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from faststream_outbox.envelope import (
@@ -308,3 +308,18 @@ def test_headers_that_come_again_are_read_once(monkeypatch: pytest.MonkeyPatch) 
 def test_headers_that_cannot_be_read_say_so_each_time(text: str) -> None:
     assert read_headers(text) == read_headers(text)
     assert read_headers(text).keys() <= {"a", UNREADABLE}
+
+
+JSON_TEXT = st.sampled_from(["{}", "null", "1e999", '{"a": 1}', "tru", "0x1", "-", '"'])
+
+
+@pytest.mark.slow
+@given(st.text() | st.recursive(JSON_TEXT, lambda inner: st.lists(inner).map(lambda parts: f"[{','.join(parts)}]")))
+@example("[" * 100_000)
+@example('{"a": ' * 5000 + "1" + "}" * 5000)
+@example('{"a": ' + "9" * 5000 + "}")
+@example('{"a": NaN, "b": Infinity}')
+@example(r'{"a": "\ud800"}')
+@example('\ufeff{"a": 1}')
+def test_headers_of_a_row_by_any_hand_are_a_dict(text: str) -> None:
+    assert isinstance(read_headers(text), dict)

@@ -81,3 +81,13 @@ def test_paths_have_the_prefix_given(broker: OutboxBroker) -> None:
         "/internal/ready",
         "/internal/health",
     ]
+
+
+@pytest.mark.parametrize("make", [faststream_app, fastapi_app])
+async def test_fields_of_any_kind_change_no_answer(broker: OutboxBroker, make: Callable[[OutboxBroker], Any]) -> None:
+    async with running(make(broker)) as client:
+        for query in ("", "timeout=-1", "timeout=nan", "%00", "%ff=%ff", "a" * 5000, "x&x=1&=&"):
+            assert (await client.get(f"/live?{query}")).status_code == 200
+        for path in ("/live/x", "/live%00", "/%ff", "/health/../live%2f", "/LIVE"):
+            assert (await client.get(path)).status_code in (200, 404)
+    await broker.stop()

@@ -66,9 +66,8 @@ async def _status(page: Page, group: str, uri: str) -> GroupStatus:
     except UnknownName as error:
         raise Refused(404, "There is no such group", str(error)) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said on the screen
-        raise Refused(
-            400 if isinstance(error, INVALID) else 503, "No answer about this group", describe(error)
-        ) from None
+        code = 400 if isinstance(error, INVALID) else 503
+        raise Refused(code, "No answer about this group", describe(error)) from None
     for status in found:
         if status.uri == uri:
             return status

@@ -1,4 +1,4 @@
-"""Whatever a body or a header is: refused at the call, with nothing written, or delivered as it was, or a dead letter."""
+"""Whatever a body or header is: refused at the call and nothing written, or delivered as it was, or a dead letter."""
 
 import gzip
 import hashlib

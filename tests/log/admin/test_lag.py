@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.log.admin import lag
 from faststream_outbox.log.admin.lag import Sample
-from tests.log.opened import Collector
+from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 
 COUNT, PER_TICK = 300, 30
@@ -78,3 +78,15 @@ def test_sample_says_how_many_there_are() -> None:
     assert Sample(is_all=True, looked_at=10, beyond=0, is_counted=True).scaled(7) == 7
     assert Sample(is_all=False, looked_at=10, beyond=90, is_counted=False).scaled(5) == 50
     assert Sample(is_all=True, looked_at=0, beyond=0, is_counted=True).scaled(0) == 0
+
+
+@pytest.mark.slow
+async def test_a_thousand_groups_are_answered_for_at_once(rig: LogRig) -> None:
+    await rig.put("shop", 1)
+    await delivered(rig.outbox, "group 0")
+    await rig.ask(
+        "insert into {offsets} select (jsonb_populate_record(o, jsonb_build_object('consumer_group', 'group ' || i))).*"
+        " from {offsets} o cross join generate_series(1, 999) i where o.consumer_group = 'group 0'"
+    )
+    assert {lag.group for lag in await rig.outbox.lag()} == {f"group {number}" for number in range(1000)}
+    assert len(await rig.outbox.lag("group 77")) == len(await rig.outbox.lag("group 0"))

@@ -157,6 +157,14 @@ class TestEdit:
     async def test_of_one_that_is_not_there_says_so(self, buried: Rig) -> None:
         assert not await buried.letters.edit(9999, payload=b"x")
 
+    async def test_refuses_what_is_no_body_and_leaves_the_one_that_is_there(self, buried: Rig) -> None:
+        wrong: Any
+        for wrong in ("", 0, [], "text"):
+            with pytest.raises(TypeError, match="body must be bytes"):
+                await buried.letters.edit(1, payload=wrong)
+        (letter,) = await buried.letters.find(Selection(ids=[1]))
+        assert letter.payload == b"1"
+
     async def test_refuses_what_cannot_be_stored(self, buried: Rig) -> None:
         with pytest.raises(ValueError, match="NUL"):
             await buried.letters.edit(1, headers={"a": "\x00"})

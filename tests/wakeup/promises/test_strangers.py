@@ -129,3 +129,21 @@ def test_hints_that_lie_about_their_number_do_not_blind_the_watcher() -> None:
         tracker.account(MOST_COUNTED, HIGHEST_ID)
     tracker.read(2, 0.1)
     assert tracker.read(2 + MOST_AHEAD, 0.2)
+
+
+@pytest.mark.slow
+async def test_claiming_goes_on_through_a_flood_of_any_letters(
+    engine: AsyncEngine, table: Table, channel: Channel
+) -> None:
+    async with asleep(engine, table, watch=False) as (client, handled):
+        lost: list[ConnectionLost] = []
+        client.events.subscribe(lost.append, ConnectionLost)
+        letters = "".join(map(chr, [*range(1, 0x250), 0x202E, 0xFFFF, 0x10FFFF]))
+        for number in range(2000):
+            # The longest that the server takes has 7,999 bytes.
+            channel.say((letters[number % len(letters) :] * 40).encode()[: 7999 - number % 50].decode(errors="ignore"))
+        async with engine.begin() as connection:
+            await connection.execute(table.insert().values(queue="orders", payload=b"after all that"))
+        channel.say("orders")
+        claim = await eventually(lambda: None if handled.empty() else handled.get_nowait())
+        assert (claim.payload, lost) == (b"after all that", [])
