@@ -26,7 +26,7 @@ def is_answered(status: int) -> bool:
 async def test_fields_of_any_kind_are_answered(place: Place) -> None:
     async with visiting(place.dashboard()) as visitor:
         for path, fields in every_page(place):
-            for name in [*fields, "q", "sort", "limit", "before", "after", "since"]:
+            for name in fields or ["q"]:
                 for value in VALUES:
                     with case((path, name, value)):
                         answer = await visitor.get(path, **{**fields, name: value})

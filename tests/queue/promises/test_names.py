@@ -35,7 +35,7 @@ AWKWARD = [
     "🦊\u202e",
     "'; drop table outbox; --",
     "/*if dead*/",
-    "x" * 255,
+    "x" * 240,
 ]
 LONGEST = "é" * 20 + "Ab cdef"
 SCHEMA = 'The %s "schema": {dead}'
