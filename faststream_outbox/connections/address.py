@@ -60,6 +60,13 @@ class Host(NamedTuple):
     port: str
 
 
+def _check_text(dsn: object) -> None:
+    if not isinstance(dsn, str):
+        kind = type(dsn).__name__
+        msg = f"listen_dsn must be a str, such as postgresql://user:password@host:5432/database, not {kind}."
+        raise InvalidOptionType(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A server, and what is to be different about connections to it, in libpq's words."""
@@ -70,10 +77,7 @@ class Address:
     @classmethod
     def of(cls, dsn: str) -> "Address":
         """Read an address."""
-        if not isinstance(dsn, str):
-            kind = type(dsn).__name__
-            msg = f"listen_dsn must be a str, such as postgresql://user:password@host:5432/database, not {kind}."
-            raise InvalidOptionType(msg)
+        _check_text(dsn)
         parts = urlsplit(dsn)
         if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
             msg = "listen_dsn is no address of PostgreSQL. Write it as postgresql://user:password@host:5432/database."

@@ -85,8 +85,9 @@ class DedicatedConnection:
         role: Role = "other",
         on_standby: bool = False,
     ) -> None:
-        if engine is None:
-            check_engine(engine)
+        given: object = engine
+        if given is None:
+            check_engine(given)
         driver = engine.dialect.driver
         if driver not in ("asyncpg", "psycopg", "psycopg_async"):
             msg = (

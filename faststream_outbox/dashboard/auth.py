@@ -15,6 +15,7 @@ from typing import Any
 from starlette.requests import Request
 
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+from faststream_outbox.options import check_text
 
 Auth = Callable[[Request], Any | Awaitable[Any]]
 """Gives the user who sent a request, or None, which is answered with 401; with its `challenge`, if it has one, as
@@ -52,7 +53,8 @@ class BasicAuth:
     def __init__(self, passwords: Mapping[str, str], *, realm: str = "outbox") -> None:
         _check_texts("BasicAuth", "passwords", passwords)
         _check_secrets("BasicAuth", passwords)
-        if not isinstance(realm, str) or not realm.isascii() or not realm.isprintable() or '"' in realm:
+        check_text("realm", realm)
+        if not realm.isascii() or not realm.isprintable() or '"' in realm:
             msg = f"realm must be printable ASCII without quotation marks, not {realm!r}."
             raise InvalidOption(msg)
         self._passwords = {name: _hash(password) for name, password in passwords.items()}

@@ -73,8 +73,9 @@ class Doctor:
         only: names of checks; None is all of them. Those of tables that were not given do not run.
         """
         names = [check.name for check in CHECKS]
-        if only is not None and (not isinstance(only, Collection) or isinstance(only, str | bytes)):
-            msg = f"only must be a list of names of checks, not {type(only).__name__}."
+        given: object = only
+        if given is not None and (not isinstance(given, Collection) or isinstance(given, str | bytes)):
+            msg = f"only must be a list of names of checks, not {type(given).__name__}."
             raise InvalidOptionType(msg)
         for name in only or ():
             check_text("each of only", name)

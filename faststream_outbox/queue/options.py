@@ -84,8 +84,9 @@ def checked_options(options: object) -> WorkerOptions | None:
 
 def checked_queues(queues: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """The queue names of a worker, in order; none twice."""
-    if not isinstance(queues, str | list | tuple):
-        msg = f"queues must be a name or a list of names, not a {type(queues).__name__}."
+    given: object = queues
+    if not isinstance(given, str | list | tuple):
+        msg = f"queues must be a name or a list of names, not a {type(given).__name__}."
         raise InvalidOptionType(msg)
     names = tuple(checked_queue(queue) for queue in ([queues] if isinstance(queues, str) else queues))
     if not names:

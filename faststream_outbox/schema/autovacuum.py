@@ -62,7 +62,7 @@ def _table(table_name: str, schema: str | None) -> str:
         if name is None and option == "schema":
             continue
         check_plain_name(option, name)
-        if len(name.encode()) > MAX_IDENTIFIER_BYTES:
+        if len(str(name).encode()) > MAX_IDENTIFIER_BYTES:
             msg = f"{option} {name!r} is not a name: give 1 to {MAX_IDENTIFIER_BYTES} bytes without NUL."
             raise InvalidOption(msg)
     return quoted(table_name, schema)

@@ -19,8 +19,9 @@ SLOTS = LAST_SLOT + 1
 @lru_cache(maxsize=65536)
 def slot_of(uri: str) -> int:
     """The slot of a URI."""
-    if not isinstance(uri, str) or not is_encodable(uri):
-        msg = f"uri must be a str without lone surrogates, not {uri!r}."
+    given: object = uri
+    if not isinstance(given, str) or not is_encodable(given):
+        msg = f"uri must be a str without lone surrogates, not {given!r}."
         raise InvalidMessage(msg)
     return md5(uri.encode(), usedforsecurity=False).digest()[7]
 

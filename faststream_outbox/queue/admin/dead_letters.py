@@ -341,12 +341,14 @@ def check_client(client: object) -> None:
         raise InvalidOptionType(msg)
 
 
-def check_rate(rate: float | None) -> None:
+def check_rate(rate: object) -> None:
     """Refuse what is no number of messages a second."""
-    if rate is not None and (not isinstance(rate, int | float) or isinstance(rate, bool)):
+    if rate is None:
+        return
+    if not isinstance(rate, int | float) or isinstance(rate, bool):
         msg = f"rate must be a number of messages a second, not {type(rate).__name__}."
         raise InvalidOptionType(msg)
-    if rate is not None and not 0 < rate < math.inf:
+    if not 0 < rate < math.inf:
         msg = f"rate must be a number of messages a second above 0, not {rate}."
         raise InvalidOption(msg)
 

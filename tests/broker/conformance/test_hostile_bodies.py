@@ -136,8 +136,8 @@ async def test_bodies_of_every_size_arrive(real: Way, seen: Seen, where: dict[st
     options: Any = {"queues": "orders"} if "queue" in where else {"topic": "shop", "group": "g"}
 
     @broker.subscriber(**options)
-    async def handle(body: bytes) -> None:
-        seen(hashlib.sha256(body).digest())
+    async def handle(message: OutboxMessage) -> None:
+        seen(hashlib.sha256(message.body).digest())
 
     part = os.urandom(1_000_000)
     sizes = [1, 8191, 8192, 1_000_000, 50_000_000]
