@@ -24,7 +24,7 @@ from faststream_outbox.connections.identity import Identity, Role
 from faststream_outbox.connections.opening import Opened, opened
 from faststream_outbox.connections.redirected import Dialling
 from faststream_outbox.errors import ConnectionUnusable
-from faststream_outbox.schema.names import check_engine
+from faststream_outbox.schema.names import check_given
 from faststream_outbox.sql import Statement
 
 Row = Sequence[Any]
@@ -85,9 +85,7 @@ class DedicatedConnection:
         role: Role = "other",
         on_standby: bool = False,
     ) -> None:
-        given: object = engine
-        if given is None:
-            check_engine(given)
+        check_given(engine)
         driver = engine.dialect.driver
         if driver not in ("asyncpg", "psycopg", "psycopg_async"):
             msg = (

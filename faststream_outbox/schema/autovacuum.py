@@ -61,8 +61,11 @@ def _table(table_name: str, schema: str | None) -> str:
     for option, name in (("table_name", table_name), ("schema", schema)):
         if name is None and option == "schema":
             continue
+        if not isinstance(name, str):
+            msg = f"{option} must be a string, not {name!r}; pass the name itself, such as table.name."
+            raise InvalidOption(msg)
         check_plain_name(option, name)
-        if len(str(name).encode()) > MAX_IDENTIFIER_BYTES:
+        if len(name.encode()) > MAX_IDENTIFIER_BYTES:
             msg = f"{option} {name!r} is not a name: give 1 to {MAX_IDENTIFIER_BYTES} bytes without NUL."
             raise InvalidOption(msg)
     return quoted(table_name, schema)

@@ -93,6 +93,12 @@ def check_engine(engine: object) -> None:
         raise InvalidOptionType(msg)
 
 
+def check_given(engine: object) -> None:
+    """Refuse to do without an engine where one is needed."""
+    if engine is None:
+        check_engine(engine)
+
+
 def schema_map_of(engine: AsyncEngine | None) -> Mapping[str | None, str | None] | None:
     """The engine's `schema_translate_map`: workers look where messages are published. Tests may have no engine."""
     if engine is None:
