@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from faststream_outbox.health.health import TIMEOUT, Checks, Health, checks_of
+from faststream_outbox.options import check_seconds
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -25,6 +26,7 @@ def health_routes(source: Any, *, timeout: float = TIMEOUT, prefix: str = "") ->
     timeout: seconds that the database may take to answer.
     prefix: stands before each path.
     """
+    check_seconds("timeout", timeout, zero=True)
     return [(f"{prefix}{path}", application(source, path, timeout)) for path in ANSWERS]
 
 

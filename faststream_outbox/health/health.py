@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from faststream_outbox.health.parts import Parts, parts_of
 from faststream_outbox.health.progress import degraded, stuck
 from faststream_outbox.health.readiness import Found, Readiness
+from faststream_outbox.options import check_seconds
 
 TIMEOUT = 0.8
 """Seconds: a probe of Kubernetes gives up after one."""
@@ -55,6 +56,8 @@ class Checks:
 
     async def health(self, timeout: float | None = TIMEOUT) -> Health:
         """All of it."""
+        if timeout is not None:
+            check_seconds("timeout", timeout, zero=True)
         if self._parts is None:
             return Health(live=True, ready=True)
         found, hanging = Found(("there is no database",)), await self._stuck()
