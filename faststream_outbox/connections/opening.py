@@ -1,14 +1,20 @@
 """Opening a connection so that whoever is cancelled meanwhile leaves none behind.
 
 Cancelled half-way, SQLAlchemy before 2.1 forgets what the driver has opened by then, and the server keeps it until the
-process ends. So the opening goes on by itself for a moment, and what comes of it is closed. Used by `dedicated`.
+process ends. So the opening goes on by itself for a moment, and what comes of it is closed. Used by `dedicated`, and by
+health, which examines the tables through SQLAlchemy.
 """
 
 import asyncio
-from typing import Any, NamedTuple, Protocol, Self
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.util import greenlet_spawn
+
+T = TypeVar("T")
 
 PATIENCE = 5.0
 """Seconds that an opening may still take of which nobody wants the connection; a server may never answer."""
@@ -51,17 +57,49 @@ async def opened(pool: Connects) -> Opened:
     try:
         return Opened.of(await asyncio.shield(opening))
     except asyncio.CancelledError:
-        _unwanted.add(opening)
-        opening.add_done_callback(_drop)
-        asyncio.get_running_loop().call_later(PATIENCE, opening.cancel)
+        _give_up(opening, lambda proxied: Opened.of(proxied).end())
         raise
 
 
-_unwanted: set[asyncio.Future[PoolProxiedConnection]] = set()
+@asynccontextmanager
+async def connected(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    """A connection of an engine, for as long as the block lasts."""
+    opening = asyncio.ensure_future(engine.connect().start())
+    try:
+        connection = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        _give_up(opening, lambda unwanted: _keep(asyncio.ensure_future(_ended(unwanted))))
+        raise
+    try:
+        yield connection
+    finally:
+        closing = asyncio.ensure_future(connection.close())
+        _keep(closing)
+        await asyncio.shield(closing)
+
+
+_unwanted: set[asyncio.Future[Any]] = set()
 """Kept from the garbage collector until they have come to their end."""
 
 
-def _drop(opening: asyncio.Future[PoolProxiedConnection]) -> None:
-    _unwanted.discard(opening)
-    if not opening.cancelled() and opening.exception() is None:
-        Opened.of(opening.result()).end()
+async def _ended(connection: AsyncConnection) -> None:
+    # Not only closed: its pool, which may be gone by now, would keep it.
+    await connection.invalidate()
+    await connection.close()
+
+
+def _keep(task: asyncio.Future[Any]) -> None:
+    _unwanted.add(task)
+    task.add_done_callback(_unwanted.discard)
+
+
+def _give_up(opening: asyncio.Future[T], end: Callable[[T], object]) -> None:
+    """Let it come to its end, and end what it opened."""
+
+    def drop(done: asyncio.Future[T]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            end(done.result())
+
+    _keep(opening)
+    opening.add_done_callback(drop)
+    asyncio.get_running_loop().call_later(PATIENCE, opening.cancel)

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox import events
 from faststream_outbox.connections.apart import engine_apart
 from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox.connections.opening import connected
 from faststream_outbox.errors import OutboxError
 from faststream_outbox.events import Events
 from faststream_outbox.health.parts import Parts
@@ -176,7 +177,7 @@ async def examined(engine: AsyncEngine, parts: Parts) -> Sequence[Difference]:
     """How the tables differ from what they should be; on a connection of its own, with a limit of the server's."""
     apart = engine_apart(engine)
     try:
-        async with apart.connect() as connection, connection.begin():
+        async with connected(apart) as connection, connection.begin():
             await connection.execute(text(f"set local statement_timeout = '{int(ANSWER_SECONDS * 1000)}'"))
             differences: list[Difference] = []
             if parts.client is not None:
