@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox.dashboard.screens import FORMS
 from tests.dashboard.place import Place
 from tests.dashboard.promises.test_screens import every_page
+from tests.dashboard.test_actions import edit_form
 from tests.dashboard.visitor import Visitor, visiting
 from tests.rights.stage import Stage
 from tests.waiting import eventually
@@ -56,6 +57,12 @@ def forms(place: Place) -> dict[str, dict[str, object]]:
     }
 
 
+async def buttons(visitor: Visitor, place: Place) -> dict[str, dict[str, object]]:
+    """The same with an edit of a dead letter, whose page says which state of it is changed."""
+    edit = await edit_form(visitor, place)
+    return {"/message/edit": {**edit, "headers": '{"source": "web"}'}, **forms(place)}
+
+
 async def test_viewer_sees_every_screen(stage: Stage, place: Place) -> None:
     async with visiting_as("outbox_viewer", stage, place) as visitor:
         for path, given in every_page(place):
@@ -65,7 +72,7 @@ async def test_viewer_sees_every_screen(stage: Stage, place: Place) -> None:
 async def test_viewer_is_told_which_right_is_missing(stage: Stage, place: Place) -> None:
     await place.die(30)
     async with visiting_as("outbox_viewer", stage, place) as visitor:
-        for path, form in forms(place).items():
+        for path, form in (await buttons(visitor, place)).items():
             answer = await visitor.post(path, **form)
             if path == "/replay/start":
                 # It begins, and says it on its own page.
@@ -84,9 +91,9 @@ async def test_viewer_is_told_which_right_is_missing(stage: Stage, place: Place)
 
 async def test_operator_can_do_everything(stage: Stage, place: Place) -> None:
     await place.die(30)
-    assert {*forms(place), "/replay/cancel"} == set(FORMS)
+    assert {*forms(place), "/message/edit", "/replay/cancel"} == set(FORMS)
     async with visiting_as("outbox_operator", stage, place) as visitor:
-        for path, form in forms(place).items():
+        for path, form in (await buttons(visitor, place)).items():
             answer = await visitor.post(path, **form)
             assert answer.status_code == 200, path
             assert 'class="flash"' in answer.text, (path, answer.text[-1500:])

@@ -12,7 +12,7 @@ PROCESS = Process("c1af7b08", "web-1", 42, ("claim", "settle"), (7, 8), datetime
 def test_each_is_a_row() -> None:
     row = plain(process_grid([PROCESS])).splitlines()[1].split("  ")
     assert [part.strip() for part in row if part.strip()] == [
-        *("c1af7b08", "web-1", "42", "claim, settle", "3", "0", "2026-11-17 00:00:00Z", "7 8")
+        *("c1af7b08", "-", "web-1", "42", "claim, settle", "3", "0", "2026-11-17 00:00:00Z", "7 8")
     ]
 
 
