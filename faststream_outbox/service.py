@@ -3,7 +3,7 @@
 `start` twice is once, `stop` before `start` does nothing, `stop` awaits what it ends, and a loop
 that crashes is started again with a growing pause and says so. A `Service` is given its loop, one task's
 whole life; owners call `start` and `stop` and nothing else. `retrying` is how a loop tries again what failed. A
-`Pulse` is how it shows that it moves on, so that one which hangs is told from one which has nothing to do.
+`Pulse` is how it shows that it moves on, so that one which hangs does not look like one which has nothing to do.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 That is half of what publishing one message adds to a transaction. The cursor is the one that SQLAlchemy itself would
 use: the same transaction, the same prepared statements and their settings, the same errors, and a dead connection is
-taken out of the pool as ever. Taken only where nobody can tell the difference: not where somebody listens (echo,
+taken out of the pool as ever. Taken only where nobody can see a difference: not where somebody listens (echo,
 events such as those of OpenTelemetry's instrumentation), and not where SQLAlchemy would first have to begin a
 transaction or to refuse the statement. What is read here of SQLAlchemy's is private: where it is missing, the answer
 is no. Used by `caller`.

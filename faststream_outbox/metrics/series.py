@@ -18,7 +18,7 @@ DELIVERIES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series; `of_handler` if it is told apart by subscriber and, of a topic, by group."""
+    """One series; `of_handler` if it has a label for the subscriber and, of a topic, for the group."""
 
     name: str
     help: str

@@ -3,51 +3,24 @@
 import os
 from typing import Any
 
-from faststream import FastStream
-
-from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxMessage, OutboxSession
 from tests.faults.machine.history import Pen
 from tests.faults.machine.part import Part
-from tests.faults.machine.roles.run import UntilItWorks, effect, run
+from tests.faults.machine.roles.application import Application
+from tests.faults.machine.roles.run import effect, run
 from tests.faults.machine.stage import EXACT_GROUP, FACTS, OF_EXACT_GROUP, OF_PLAIN_GROUP, PLAIN_GROUP, Tables
 
 CRASHES = 100
 """Processes are killed on purpose: no message is to blame for it."""
 
 
-class Topic:
-    """A FastStream application that reads the topic."""
+class Topic(Application):
+    """An application that reads the topic."""
 
     def __init__(self, part: Part, pen: Pen) -> None:
-        self.pen = pen
-        self.engine = part.engine()
         tables = Tables()
-        self.broker = OutboxBroker(
-            self.engine,
-            outbox_table=tables.outbox,
-            dlq_table=tables.dead,
-            log_tables=tables.log,
-            logger=None,
-            listen_dsn=part.dsn if part.pooled else None,
-        )
-        self.options: dict[str, Any] = {
-            "lease_ttl_seconds": part.lease_seconds,
-            "min_fetch_interval": 0.5,
-            "max_fetch_interval": 1.5,
-            "crash_limit": CRASHES,
-            "max_workers": 3,
-            "retry_strategy": UntilItWorks(),
-            **part.options,
-        }
-        self.app = FastStream(self.broker, logger=None)
-
-    async def start(self) -> None:
-        await self.app.start()
-
-    async def stop(self) -> None:
-        await self.app.stop()
-        await self.engine.dispose()
+        super().__init__(part, pen, tables, log_tables=tables.log)
+        self.options = {"crash_limit": CRASHES, "max_workers": 3, **self.options}
 
 
 class Member(Topic):

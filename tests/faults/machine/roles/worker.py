@@ -6,19 +6,16 @@ import random
 from typing import Any
 from uuid import UUID
 
-from faststream import FastStream
-
-from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from tests.faults.machine.history import Pen
 from tests.faults.machine.part import Part
+from tests.faults.machine.roles.application import Application
 from tests.faults.machine.roles.producer import record
 from tests.faults.machine.roles.run import (
     BROKEN,
     DEAD,
     RETRY,
     RETRY_SECONDS,
-    UntilItWorks,
     effect,
     finished,
     run,
@@ -31,36 +28,11 @@ FOLLOWED = 0.1
 """The share of messages of transactional workers that publish another one."""
 
 
-class Queues:
-    """A FastStream application that reads queues."""
+class Queues(Application):
+    """An application that reads queues."""
 
     def __init__(self, part: Part, pen: Pen) -> None:
-        self.pen = pen
-        self.engine = part.engine()
-        tables = Tables()
-        self.broker = OutboxBroker(
-            self.engine,
-            outbox_table=tables.outbox,
-            dlq_table=tables.dead,
-            logger=None,
-            listen_dsn=part.dsn if part.pooled else None,
-            **part.broker,
-        )
-        self.options: dict[str, Any] = {
-            "lease_ttl_seconds": part.lease_seconds,
-            "min_fetch_interval": 0.5,
-            "max_fetch_interval": 1.5,
-            "retry_strategy": UntilItWorks(),
-            **part.options,
-        }
-        self.app = FastStream(self.broker, logger=None)
-
-    async def start(self) -> None:
-        await self.app.start()
-
-    async def stop(self) -> None:
-        await self.app.stop()
-        await self.engine.dispose()
+        super().__init__(part, pen, Tables(), **part.broker)
 
 
 class Worker(Queues):
