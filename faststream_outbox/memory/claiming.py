@@ -138,6 +138,12 @@ class ClaimStatements(MemoryTables):
                 if row.next_attempt_at > now:
                     break
                 ready.append(row)
+            left = [row for row in of_key if row.acquired_token not in (None, *values["unheard"])]
+            if ready and not all(row in ready for row in left):
+                for row in left:
+                    row.acquired_token = row.acquired_at = None
+                yield (None, queue, *(None,) * 9, key, *(None,) * 5, False, None)
+                continue
             at_once = [row.id for row in active if row.was_due_at_once]
             first = at_once[0] if at_once else None
             more = len(active) - max(0, len(at_once) - run - LOOK_AHEAD) - len(ready)

@@ -1,7 +1,8 @@
 -- name: claim_keys
 -- Leases, for each key, the run of its first due messages, if nobody holds any message of it.
 -- With each message comes: the next one, the first that was due at once, whether nothing can appear before that, and
--- how many more were seen.
+-- how many more were seen. Leases that have run out on messages behind the run are ended first, and the key is left for
+-- the next claim: their holder could still settle those messages, after the run in front of them was begun again.
 with wanted as materialized (
     select w.queue, w.key, w.run, w.ttl, w.next, w.n,
            -- What is known of ids is known of one server: another one may be behind it.
@@ -16,7 +17,7 @@ with wanted as materialized (
       and not (w.held_by_dead and exists (select from {dead} d where d.queue = w.queue and d.key = w.key))
       /*end*/
 ), head as materialized (
-    select w.n, w.queue, w.key, m.places, m.tokens, m.ids, m.ids[w.run + 1] as next, m.first,
+    select w.n, w.queue, w.key, w.ttl, rest.is_leased, m.places, m.tokens, m.ids, m.ids[w.run + 1] as next, m.first,
            -- Timers fall due under the ids that they have, and what is replayed comes back under its own.
            coalesce(pg_postmaster_start_time() = :server::timestamptz, false) and not put_off.are_some
            /*if dead*/
@@ -109,43 +110,87 @@ with wanted as materialized (
             order by u.id
         ) h
     ) m
-    where m.is_free and m.due[1]
-      -- Lower ids may have appeared below a message in flight: find a lease in the rest of the key. Whoever takes a
-      -- key takes its first messages: where the one stands that was next after our own last run, nobody has any above.
-      and not (m.has_more and exists (
-          select from (
-              -- Ordered, so that no plan walks other keys for it.
-              select x.acquired_at, x.acquired_token
-              from {table} x
-              where x.queue = w.queue and x.key = w.key and x.timer_id is null and x.next_attempt_at <= x.created_at
-                and x.id > m.last
-                and x.id <= coalesce((
-                    -- By the primary key, whatever else an index offers.
-                    select t.id
-                    from (select * from {table} s where s.id = w.next offset 0) t
-                    where t.queue = w.queue and t.key = w.key and t.acquired_token is null and t.timer_id is null
-                      and t.next_attempt_at <= t.created_at
-                ), 9223372036854775807)
-              order by x.queue, x.key, x.id
-              offset 0
-          ) y
-          where y.acquired_at >= now() - make_interval(secs => w.ttl) and y.acquired_token <> all (:unheard::uuid[])
-      ))
-      and not (later.are_many and exists (
-          select from (
-              select x.acquired_at, x.acquired_token
-              from {table} x
-              where x.queue = w.queue and x.key = w.key and (x.timer_id is not null or x.next_attempt_at > x.created_at)
-                and x.id > m.last_of_many
-              order by x.queue, x.key, x.id
-              offset 0
-          ) y
-          where y.acquired_at >= now() - make_interval(secs => w.ttl) and y.acquired_token <> all (:unheard::uuid[])
-      ))
+    -- Lower ids may have appeared below a message in flight: find a lease in the rest of the key. Whoever takes a key
+    -- takes its first messages: where the one stands that was next after our own last run, nobody has any above.
+    cross join lateral (
+        select coalesce(bool_or(y.acquired_at >= now() - make_interval(secs => w.ttl)), false) as is_held,
+               count(*) > 0 as is_leased
+        from (
+            (
+                -- Ordered, so that no plan walks other keys for it.
+                select x.acquired_at, x.acquired_token
+                from {table} x
+                where m.has_more
+                  and x.queue = w.queue and x.key = w.key and x.timer_id is null and x.next_attempt_at <= x.created_at
+                  and x.id > m.last
+                  and x.id <= coalesce((
+                      -- By the primary key, whatever else an index offers.
+                      select t.id
+                      from (select * from {table} s where s.id = w.next offset 0) t
+                      where t.queue = w.queue and t.key = w.key and t.acquired_token is null and t.timer_id is null
+                        and t.next_attempt_at <= t.created_at
+                  ), 9223372036854775807)
+                order by x.queue, x.key, x.id
+                offset 0
+            )
+            union all
+            (
+                select x.acquired_at, x.acquired_token
+                from {table} x
+                where later.are_many
+                  and x.queue = w.queue and x.key = w.key and (x.timer_id is not null or x.next_attempt_at > x.created_at)
+                  and x.id > m.last_of_many
+                order by x.queue, x.key, x.id
+                offset 0
+            )
+        ) y
+        where y.acquired_token is not null and y.acquired_token <> all (:unheard::uuid[])
+    ) rest
+    where m.is_free and m.due[1] and not rest.is_held
+), abandoned as materialized (
+    select h.n, h.queue, h.key, h.ttl
+    from head h
+    where h.is_leased
+       or exists (
+           select from unnest(h.tokens[h.length + 1:]) as u (token)
+           where u.token is not null and u.token <> all (:unheard::uuid[])
+       )
+), ended as (
+    update {table} o
+    set acquired_token = null, acquired_at = null
+    where o.ctid = any (array(
+        select l.place
+        from abandoned a
+        cross join lateral (
+            (
+                select x.ctid as place, x.acquired_token as token, x.acquired_at
+                from {table} x
+                where x.queue = a.queue and x.key = a.key and x.timer_id is null and x.next_attempt_at <= x.created_at
+                order by x.queue, x.key, x.id
+                offset 0
+            )
+            union all
+            (
+                select x.ctid, x.acquired_token, x.acquired_at
+                from {table} x
+                where x.queue = a.queue and x.key = a.key and (x.timer_id is not null or x.next_attempt_at > x.created_at)
+                order by x.queue, x.key, x.id
+                offset 0
+            )
+        ) y
+        cross join lateral (
+            select t.ctid as place
+            from {table} t
+            where t.ctid = y.place and t.acquired_token = y.token
+            for update skip locked
+        ) l
+        where y.token <> all (:unheard::uuid[]) and y.acquired_at < now() - make_interval(secs => a.ttl)
+    ))
 ), run as materialized (
     select h.n, h.length, h.seen, h.next, h.first, h.is_certain, u.place, u.token, u.id
     from head h
     cross join lateral unnest(h.places[1:h.length], h.tokens[1:h.length], h.ids[1:h.length]) as u (place, token, id)
+    where h.n <> all (array(select n from abandoned))
 ), taken_beyond as materialized (
     -- A claim that began before a message with a lower id appeared may be leasing the next one at this moment.
     select h.n
@@ -189,7 +234,7 @@ select t.*, w.next as next_id, w.first as first_id, w.is_certain, w.more
 from taken t
 join won w on w.id = t.id
 union all
--- Free, and another claim is at it: a row without a message, for both of us may have given way.
+-- Free, and another claim is at it, or leases were ended: a row without a message, for both of us may have given way.
 select null, h.queue, null, null, null, null, null, null, null, null, null, h.key, null, null, null, null, null, false,
        null
 from head h

@@ -30,7 +30,7 @@ class ClaimedRow(NamedTuple):
 
 
 class ClaimedOfKeyRow(NamedTuple):
-    """A message of a key that was claimed; or, where another claim was at the key too, only queue and key."""
+    """A message of a key that was claimed; or only the key, where it must be asked for again."""
 
     id: Any
     """A number; None where there is no message."""

@@ -120,10 +120,6 @@ async def test_rest_of_a_run_is_not_begun_by_who_lost_its_first(
     assert heir.begun == [1, 2]
 
 
-@pytest.mark.xfail(
-    reason="Settling asks for the token alone. A claim of a key whose leases have run out leaves the tokens of those "
-    "messages that it does not take, and their old holder settles them."
-)
 async def test_rest_of_a_run_that_runs_already_is_not_finished_by_who_lost_its_first(
     scene: Scene, near: AsyncEngine, far: AsyncEngine, proxy: Proxy
 ) -> None:

@@ -22,6 +22,9 @@ SMALL: Final[Mapping[str, Model[Any]]] = {
     "keys: 2 messages, runs of 2 and 1, leases run out": KeyModel(
         messages=2, runs=(2, 1), is_published=True, expires=True
     ),
+    "keys: the same where renewing revives what has run out": KeyModel(
+        messages=2, runs=(2, 1), is_published=True, expires=True, revives=True
+    ),
     "keys: 2 messages, 2 workers, lost answers": KeyModel(
         messages=2, is_published=True, expires=True, loses_answers=True
     ),
@@ -34,6 +37,9 @@ LARGE: Final[Mapping[str, Model[Any]]] = {
     "keys: 3 messages, runs of 2 and 1, retries": KeyModel(messages=3, runs=(2, 1), retries=True),
     "keys: 3 messages, runs of 3 and 1, leases run out": KeyModel(
         messages=3, runs=(3, 1), is_published=True, expires=True
+    ),
+    "keys: 2 messages, runs of 2 and 1, leases run out, renewing goes by when it began": KeyModel(
+        messages=2, runs=(2, 1), is_published=True, expires=True, renews_by_old_time=True
     ),
     "keys: 2 messages, runs of 2 and 1, retries, leases run out": KeyModel(
         messages=2, runs=(2, 1), is_published=True, expires=True, retries=True
@@ -65,7 +71,6 @@ MISTAKES: Final[Mapping[str, Model[Any]]] = {
     "a claim of a key is not asked about again": KeyModel(messages=2, without_asking=True),
     "a claim of a key looks at its head only": KeyModel(messages=2, looks_at_head_only=True),
     "the horizon does not wait for writers": KeyModel(messages=2, without_horizon_of_writers=True),
-    "renewing revives what has run out": KeyModel(**_RUNS, revives=True),
-    "renewing goes by the time at which it began": KeyModel(**_RUNS, renews_by_old_time=True),
+    "a claim of a key leaves leases behind its run": KeyModel(**_RUNS, leaves_leases=True),
 }
 """Each has a counterexample."""

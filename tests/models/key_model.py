@@ -7,6 +7,7 @@ Each step is a statement of the product, or a part of one between which others c
 | `publisher: draw`, `commit`, `roll back` | an INSERT of `publish.sql`, and the end of its transaction |
 | `claim` | `keys.sql` `claim_keys`: its snapshot, and the run that it finds there |
 | `lock` | `claim_keys` again: it locks the run and the message behind it, or gives way (SKIP LOCKED) |
+| `end leases` | `claim_keys`, where leases behind the run have run out: it ends them, and takes nothing |
 | `commit`, `lose the answer` | the end of that statement |
 | `ask` | `keys.sql` `overtaken`, for a run that something may have appeared in front of |
 | `horizon` | `scan.sql` `drawn_ids`, and the waiting for writers of `Horizon` |
@@ -47,6 +48,8 @@ class Worker(NamedTuple):
     phase: str = "idle"
     token: int = NOBODY
     run: tuple[int, ...] = ()
+    length: int = 0
+    """Of the run, how much is to be claimed; the rest is the message behind it."""
     seen: tuple[int, ...] = ()
     """Tokens of the run, and of the message behind it, as the claim's snapshot showed them."""
     moved: Ids = frozenset()
@@ -99,6 +102,7 @@ class KeyModel:
     renews_by_old_time: bool = False
     looks_at_head_only: bool = False
     rechecks_place: bool = True
+    leaves_leases: bool = False
 
     def start(self) -> Scene:
         message = Message("there" if self.is_published else "unborn")
@@ -141,7 +145,12 @@ class KeyModel:
                 if decided > worker.decided:
                     yield "horizon", with_worker(state, place, worker._replace(decided=decided))
                 claimed = self._claim(state, place, worker)
-                if claimed is not None:
+                if claimed is not None and (left := self._left(state, claimed)):
+                    after = state
+                    for number in left - locked(state, place):
+                        after = written(after, number, token=NOBODY)
+                    yield "end leases", after
+                elif claimed is not None:
                     yield "claim", with_worker(state, place, claimed)
             case "claiming":
                 yield self._lock(state, place, worker)
@@ -168,10 +177,14 @@ class KeyModel:
                 head, *later = worker.run
                 after = self._settled(state, head, worker.token)
                 yield f"release {head}", with_worker(after, place, self._rested(worker._replace(run=tuple(later))))
-        for number in worker.done - locked(state, place):
-            mine = self._settled(state, number, worker.token, phase="gone")
-            left = worker._replace(done=worker.done - {number})
-            yield f"done {number}", with_worker(mine, place, self._rested(left))
+        # One statement writes them all, and waits for the first where that is locked.
+        for number in sorted(worker.done)[:1]:
+            if number not in locked(state, place):
+                in_front = [lower for lower in active(state) if lower < number]
+                is_early = self.is_published and any(state.at(n).token != worker.token for n in in_front)
+                mine = self._settled(state, number, worker.token, phase="early" if is_early else "gone")
+                left = worker._replace(done=worker.done - {number})
+                yield f"done {number}", with_worker(mine, place, self._rested(left))
 
     def _horizon(self, state: Scene) -> int:
         phases = [message.phase for message in state.messages]
@@ -197,6 +210,7 @@ class KeyModel:
             phase="claiming",
             token=fresh_token(state),
             run=tuple(run + behind),
+            length=length,
             seen=tuple(state.at(number).token for number in run + behind),
             moved=frozenset(),
             is_certain=not has_timers and run[0] <= worker.decided,
@@ -204,9 +218,14 @@ class KeyModel:
             floor=min(worker.decided, run[0]) if worker.decided else 0,
         )
 
+    def _left(self, state: Scene, claimed: Worker) -> Ids:
+        """Leases that have run out, if one of them lies behind the run that would be claimed."""
+        ours = (NOBODY, claimed.unheard)
+        left = frozenset(n for n in state.there if state.at(n).token not in ours and not state.at(n).is_alive)
+        return frozenset() if self.leaves_leases or left <= set(claimed.run[: claimed.length]) else left
+
     def _lock(self, state: Scene, place: int, worker: Worker) -> tuple[str, Scene]:
-        length = min(self.runs[place], len(worker.run))
-        run, behind = worker.run[:length], worker.run[length:]
+        run, behind = worker.run[: worker.length], worker.run[worker.length :]
         others = [other for at, other in enumerate(state.workers) if at != place and other.phase == "locked"]
         written = {number for other in others for number in other.run}
         read = {number for other in others for number in other.seen}
@@ -222,7 +241,7 @@ class KeyModel:
             return "give way", with_worker(state, place, rest(worker))
         # From here on `seen` is the message behind the run, which is locked too, so that no other claim takes it.
         seen = () if self.without_lock_behind else behind
-        return "lock", with_worker(state, place, worker._replace(phase="locked", run=run, seen=seen))
+        return "lock", with_worker(state, place, worker._replace(phase="locked", run=run, length=0, seen=seen))
 
     def _taken(self, state: Scene, place: int, worker: Worker) -> Scene:
         for number in worker.run:
@@ -285,6 +304,8 @@ class KeyModel:
         return with_worker(state, place, worker._replace(renewing=None, lost=lost, stale=stale))
 
     def wrong(self, state: Scene) -> str | None:
+        if any(message.phase == "early" for message in state.messages):
+            return "a message is done, and one in front of it is handled again after it"
         running = [worker for worker in state.workers if worker.phase == "running"]
         believed = [w for w in running if w.run[0] not in w.stale and w.run[0] not in w.lost]
         leased = [w for w in running if state.at(w.run[0]).token == w.token and state.at(w.run[0]).is_alive]

@@ -90,6 +90,9 @@ class Replay:
         match what.split()[0]:
             case "claim":
                 self._claim(place, before, worker)
+            case "end":
+                if what == "end leases":
+                    self._end_leases(place, before)
             case "lock" | "give":
                 self._lock(place, worker, is_taken=what == "lock")
             case "commit" | "lose":
@@ -107,7 +110,7 @@ class Replay:
             case "renew":
                 self._renew(connection, before, worker)
             case _:
-                assert what.split()[0] in ("horizon", "begin", "drop", "end", "fail", "deadline")
+                assert what.split()[0] in ("horizon", "begin", "drop", "fail", "deadline")
 
     def _claim(self, place: int, before: Worker, worker: Worker) -> None:
         self._tokens[worker.token] = uuid4()
@@ -123,6 +126,12 @@ class Replay:
         is_waiting = f"select count(*) from pg_locks where objid = {GATE + place} and not granted"
         while not self._one(is_waiting):
             assert not self._claims[place].done(), self._claims[place].result()
+
+    def _end_leases(self, place: int, worker: Worker) -> None:
+        values = self._wanted(place, worker) | {"token": uuid4()}
+        rows = self._claimers[place].execute(self._sql["claim_keys"].pyformat, values).fetchall()
+        self._claimers[place].commit()
+        assert [row[0] for row in rows] == [None]
 
     def _wanted(self, place: int, worker: Worker) -> dict[str, Any]:
         key = {"queues": ["q"], "keys": ["k"], "runs": [RUNS[place]], "ttls": [TTL], "held_by_dead": [False]}

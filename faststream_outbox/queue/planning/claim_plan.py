@@ -116,7 +116,7 @@ class ClaimPlan:
         return [lane for lane in self.lanes.values() if lane.queue in queues and lane.keyed in kinds]
 
     def contested(self, key: Key, priority: int, now: float) -> None:
-        """The key was free, and another claim was at it: ask again soon, or neither may have it."""
+        """The key was free, and another claim was at it, or leases had to be ended first: ask again soon."""
         times = self._contested.get(key, 0)
         if times < len(TRY_AGAIN_SECONDS):
             self._contested[key] = times + 1

@@ -168,6 +168,26 @@ async def test_a_held_key_is_not_claimed(two: Two) -> None:
     await two.compare()
 
 
+@pytest.mark.parametrize("depth", [3, 30])
+async def test_leases_behind_a_run_that_have_run_out_are_ended_before_the_key_is_claimed(two: Two, depth: int) -> None:
+    await publish(two, *range(1, depth + 1), key="a")
+    await two.ask("claim_keys", **keys("a", run=depth))
+    await two.advance(610.0)
+    ((number, *_),) = await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, run=1))
+    assert number is None
+    assert await two.ask("settle_done", **held(depth)) == []
+    assert len(await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, run=1))) == 1
+    await two.compare()
+
+
+async def test_a_run_that_has_run_out_is_taken_over_at_once_where_nothing_is_behind_it(two: Two) -> None:
+    await publish(two, 1, 2, 3, key="a")
+    await two.ask("claim_keys", **keys("a", run=2))
+    await two.advance(610.0)
+    assert len(await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, run=2))) == 2
+    await two.compare()
+
+
 @pytest.mark.parametrize("attempt", [0, 1], ids=["snoozed", "failed"])
 @pytest.mark.parametrize("passed", [100.0, 300.0], ids=["waiting", "due again"])
 async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) -> None:
