@@ -6,6 +6,7 @@ the loops of the queue, the log and the wake-ups.
 """
 
 from collections.abc import Hashable
+from random import random
 
 from faststream_outbox.events import Events
 from faststream_outbox.events.repeats import FIRST_SILENCE, LONGEST_SILENCE
@@ -38,7 +39,7 @@ class Outage:
         """One failed, for somebody; the pause before the next grows."""
         self._failures += 1
         self._failing.add(who)
-        self.retry_at = now + pause_after(self._failures)
+        self.retry_at = now + pause_after(self._failures, random())
         is_new = self.since is None
         if is_new:
             self.since = now

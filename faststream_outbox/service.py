@@ -8,6 +8,7 @@ whole life; owners call `start` and `stop` and nothing else. `retrying` is how a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from random import random
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -22,9 +23,12 @@ STUCK_SECONDS = 150.0
 """A step of a loop takes no longer: it waits for its turn on a shared connection, opens it, and runs a statement."""
 
 
-def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: 0.05, 0.1, 0.2 … 5."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+def pause_after(failures: int, chance: float = 1.0) -> float:
+    """Seconds to wait after so many failures in a row: 0.05, 0.1, 0.2 … 5; half of it is by chance, of 0 to 1.
+
+    Whoever asks a server that failed for everybody takes a chance, or all of a fleet ask again at the same moment.
+    """
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10)) * (0.5 + 0.5 * chance)
 
 
 async def retrying(
@@ -44,7 +48,7 @@ async def retrying(
         except Exception as error:  # noqa: BLE001 - reported, and tried again
             failures += 1
             failed(error, failures)
-            await asyncio.sleep(min(longest_pause, pause_after(failures)))
+            await asyncio.sleep(min(longest_pause, pause_after(failures, random())))
 
 
 async def unbroken(work: Coroutine[Any, Any, T], again: Callable[[], Coroutine[Any, Any, T]] | None = None) -> T:

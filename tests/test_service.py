@@ -173,6 +173,9 @@ class TestPause:
     def test_doubles_with_each_failure(self) -> None:
         assert [pause_after(failures) for failures in (1, 2, 3)] == [0.05, 0.1, 0.2]
 
+    def test_half_of_it_is_by_chance(self) -> None:
+        assert [pause_after(3, chance) for chance in (0.0, 0.5, 1.0)] == pytest.approx([0.1, 0.15, 0.2])
+
     @each("failures", [8, 100, 10**9])
     def test_ends_at_the_longest(self, failures: int) -> None:
         assert pause_after(failures) == LONGEST_PAUSE
@@ -210,6 +213,7 @@ async def test_retrying_pauses_longer_after_each_failure(monkeypatch: pytest.Mon
         pauses.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr("faststream_outbox.service.random", lambda: 1.0)
     work = Work(failures=4)
     await retrying(work, work.failed, longest_pause=0.3)
     assert pauses == [0.05, 0.1, 0.2, 0.3]

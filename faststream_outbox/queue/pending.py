@@ -6,6 +6,7 @@ Pure bookkeeping on given times. Used by `settler`, one for each kind.
 """
 
 from dataclasses import dataclass
+from random import random
 
 from faststream_outbox.queue.claim import Claim, Holder
 from faststream_outbox.queue.refusal import is_final
@@ -149,4 +150,4 @@ class Pending:
 
     def _pause(self, now: float) -> None:
         self.failures += 1
-        self._at = now + pause_after(self.failures)
+        self._at = now + pause_after(self.failures, random())

@@ -17,6 +17,7 @@ from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.memory.queues import MemoryQueues
 from faststream_outbox.schema.names import PAUSED, Names
 from faststream_outbox.sql import statements
+from tests.memory.statement_values import message, several
 
 FILES = {
     "publish": (
@@ -144,9 +145,9 @@ class Two:
             given["due_at"] = now + timedelta(seconds=given["due_at"])
         if "id" in given:
             given["id"] = ids.get(given["id"], -given["id"])
-        for several in ("due_ats", "floor_ats", "from_ats", "to_ats"):
-            if several in given:
-                given[several] = [None if at is None else now + timedelta(seconds=at) for at in given[several]]
+        for moments in ("due_ats", "floor_ats", "from_ats", "to_ats"):
+            if moments in given:
+                given[moments] = [None if at is None else now + timedelta(seconds=at) for at in given[moments]]
         return given
 
     async def _learn(self) -> None:
@@ -193,3 +194,8 @@ class Two:
         async with self.engine.begin() as connection:
             result = await connection.execute(text(statement))
             return result.mappings().all() if result.returns_rows else []
+
+
+async def publish(two: Two, *numbers: int, **fields: Any) -> None:
+    """Publish messages to both, with these fields."""
+    await two.ask("publish_many", **several(*(message(number, **fields) for number in numbers)))

@@ -22,11 +22,7 @@ from tests.memory.statement_values import (
     places,
     several,
 )
-from tests.memory.two_tables import Two
-
-
-async def publish(two: Two, *numbers: int, **fields: Any) -> None:
-    await two.ask("publish_many", **several(*(message(number, **fields) for number in numbers)))
+from tests.memory.two_tables import Two, publish
 
 
 async def timer(two: Two, number: int, conflict: str = "ignore", name: str = "t", **fields: Any) -> Any:
@@ -151,81 +147,6 @@ async def test_keys_are_found_in_due_order_up_to_the_quota(two: Two) -> None:
     await publish(two, 4, key="c", due_in=200.0)
     await two.ask("find_keys", **places(("orders", 0)))
     await two.ask("find_keys", **places(("orders", 0), quota=2))
-
-
-async def test_a_run_of_a_key_is_claimed_and_the_rest_is_told_of(two: Two) -> None:
-    await publish(two, 1, 2, 3, key="a")
-    await publish(two, 4, 5, key="b")
-    await publish(two, 6, key="c", due_in=200.0)
-    assert len(await two.ask("claim_keys", **keys("a", "b", "c", "d"))) == 4
-    await two.compare()
-
-
-async def test_a_held_key_is_not_claimed(two: Two) -> None:
-    await publish(two, 1, 2, 3, key="a")
-    await two.ask("claim_keys", **keys("a", run=1))
-    assert await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN)) == []
-    await two.compare()
-
-
-@pytest.mark.parametrize("depth", [3, 30])
-async def test_leases_behind_a_run_that_have_run_out_are_ended_before_the_key_is_claimed(two: Two, depth: int) -> None:
-    await publish(two, *range(1, depth + 1), key="a")
-    await two.ask("claim_keys", **keys("a", run=depth))
-    await two.advance(610.0)
-    ((number, *_),) = await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, run=1))
-    assert number is None
-    assert await two.ask("settle_done", **held(depth)) == []
-    assert len(await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, run=1))) == 1
-    await two.compare()
-
-
-async def test_a_run_that_has_run_out_is_taken_over_at_once_where_nothing_is_behind_it(two: Two) -> None:
-    await publish(two, 1, 2, 3, key="a")
-    await two.ask("claim_keys", **keys("a", run=2))
-    await two.advance(610.0)
-    assert len(await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, run=2))) == 2
-    await two.compare()
-
-
-@pytest.mark.parametrize("attempt", [0, 1], ids=["snoozed", "failed"])
-@pytest.mark.parametrize("passed", [100.0, 300.0], ids=["waiting", "due again"])
-async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) -> None:
-    await publish(two, 1, 2, 3, key="a")
-    await two.ask("claim_keys", **keys("a", run=1))
-    await two.ask("settle_retry", **held(1, delays=200.0, attempts=attempt))
-    await two.advance(passed)
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
-    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
-    await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN))
-    await two.compare()
-
-
-async def test_a_timer_that_was_never_begun_does_not_hold_its_key(two: Two) -> None:
-    await publish(two, 1, key="a", due_in=200.0)
-    await publish(two, 2, key="a")
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
-    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
-    await two.ask("claim_keys", **keys("a"))
-    await two.compare()
-
-
-@pytest.mark.parametrize("held_by_dead", [False, True], ids=["continue", "block"])
-async def test_a_dead_letter_holds_its_key_where_asked(two: Two, *, held_by_dead: bool) -> None:
-    await publish(two, 1, 2, key="a")
-    await two.ask("claim_keys", **keys("a", run=1))
-    await two.ask("settle_dead", **held(1, **DEATH))
-    await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN, held_by_dead=held_by_dead))
-    await two.compare()
-
-
-async def test_a_parked_message_holds_its_key(two: Two) -> None:
-    await publish(two, 1, 2, key="a", headers='{"x": 1}')
-    await two.ask("claim_keys", **keys("a", run=1))
-    await two.ask("settle_apart", **held(1, reasons="rejected"))
-    await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN))
-    await two.ask("next_due", queues=["orders"], priorities=[0], keyed=[True], floor_ats=[None])
-    await two.compare()
 
 
 @pytest.mark.parametrize("after", ["", "a", "b", "z"])

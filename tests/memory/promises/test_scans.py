@@ -1,16 +1,11 @@
 """One contract for two, continued: what scans find is claimed by its id, and what cannot be fetched is set apart."""
 
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.memory.statement_values import OTHER_TOKEN, TOKEN, TTL, lanes, message, several
-from tests.memory.two_tables import Two
-
-
-async def publish(two: Two, *numbers: int, **fields: Any) -> None:
-    await two.ask("publish_many", **several(*(message(number, **fields) for number in numbers)))
+from tests.memory.statement_values import OTHER_TOKEN, TOKEN, TTL, lanes
+from tests.memory.two_tables import Two, publish
 
 
 @pytest.mark.parametrize("unheard", [[], [TOKEN]], ids=["held", "its answer was lost"])
