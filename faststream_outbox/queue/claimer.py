@@ -1,7 +1,7 @@
 """Claims for every worker of the process, on one connection, one statement at a time.
 
 Asks only for lanes that may have something, only as much as the workers have room for, and sleeps
-until a hint or the next due message. Where very many may have something, it looks first which of them have.
+until a hint or the next due message. Where very many may have something, it finds out first which have.
 Keyless messages are claimed straight from the index, or by id where the scanner has found them; for those
 with keys, candidate keys are found first and then claimed in runs. Each kind of statement fails for itself.
 What failed is tried again alone and for less, down to one message, which is then set apart, so that it holds

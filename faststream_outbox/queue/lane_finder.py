@@ -2,8 +2,8 @@
 
 A hint that names no queue, and a worker's beginning, mean every lane. Where those are more than the worker has room
 for, a claim would ask for a few of them at a time, and a message in the last of a thousand queues would wait for
-hundreds of claims. So they are looked at all at once, and claims go where something was seen. While looking fails,
-claims go round as if nobody looked. Used by `claimer`.
+hundreds of claims. So they are probed all at once, and claims go where something was seen. While probes fail,
+claims go round as if there were none. Used by `claimer`.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ class LaneFinder:
         self._most = NO_LIMIT
 
     async def step(self, open_: Open, now: float) -> bool:
-        """Look at the lanes of one worker, if there are too many to claim from; whether there were."""
+        """Probe the lanes of one worker, if there are too many to claim from; whether there were."""
         for plan in open_.values():
-            if plan.is_unsure and plan.look_at <= now and (lanes := plan.to_look_at(self._most)):
-                await self._look(plan, lanes)
+            if plan.is_unsure and plan.probe_at <= now and (lanes := plan.to_probe(self._most)):
+                await self._probe(plan, lanes)
                 return True
         return False
 
-    async def _look(self, plan: ClaimPlan, lanes: list[Lane]) -> None:
+    async def _probe(self, plan: ClaimPlan, lanes: list[Lane]) -> None:
         loop = asyncio.get_running_loop()
         values = places(lanes) | {
             "keyed": [lane.keyed for lane in lanes],
@@ -44,9 +44,9 @@ class LaneFinder:
             self._most = max(FEW_LANES, min(len(lanes), self._most) // 4)
             for lane in lanes:
                 lane.interrupted()
-            plan.looked(loop.time(), 0.0, worked=False)
+            plan.probed(loop.time(), 0.0, worked=False)
             raise
-        plan.looked(loop.time(), took, worked=True)
+        plan.probed(loop.time(), took, worked=True)
         if self._asking.is_quick(took):
             self._most = min(2 * self._most, NO_LIMIT)
         rows = named(FoundLaneRow, answer)

@@ -1,4 +1,4 @@
-"""Looks at many lanes at once: they miss nothing, hold up nothing, and are not needed for a message to come."""
+"""Probes of many lanes at once: they miss nothing, hold up nothing, and are not needed for a message to come."""
 
 import asyncio
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ class Handled:
         return DONE
 
 
-class Looks:
-    """Counts looks, and lets the test do something at each."""
+class Probes:
+    """Counts probes, and lets the test do something at each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -43,7 +43,7 @@ class Looks:
         self.go_on.set()
         fetch = DedicatedConnection.fetch
 
-        async def looked(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
+        async def probed(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
             if statement.name != "find_lanes":
                 return await fetch(connection, statement, values)
             self.count += 1
@@ -55,12 +55,12 @@ class Looks:
             await self.go_on.wait()
             return rows
 
-        monkeypatch.setattr(DedicatedConnection, "fetch", looked)
+        monkeypatch.setattr(DedicatedConnection, "fetch", probed)
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    return Looks(monkeypatch)
+def probes(monkeypatch: pytest.MonkeyPatch) -> Probes:
+    return Probes(monkeypatch)
 
 
 @pytest.fixture
@@ -76,19 +76,19 @@ def at_rest(client: OutboxClient) -> bool:
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
-async def test_what_comes_between_a_look_and_its_answer_is_found(
-    rig: Rig, client: OutboxClient, looks: Looks, key: str | None
+async def test_what_comes_between_a_probe_and_its_answer_is_found(
+    rig: Rig, client: OutboxClient, probes: Probes, key: str | None
 ) -> None:
     await rig.work(Handled(), QUEUES, client=client, **ONE)
     await eventually(lambda: at_rest(client))
-    looks.is_done.clear()
-    looks.go_on.clear()
+    probes.is_done.clear()
+    probes.go_on.clear()
     client.claimer.hint(Hint(None))
-    await looks.is_done.wait()
-    # The look has seen nothing. Whoever publishes now tells of it before the look is heard of.
+    await probes.is_done.wait()
+    # The probe has seen nothing. Whoever publishes now tells of it before the probe is heard of.
     await rig.sql(INSERT, queue=QUEUES[33], key=key)
     client.claimer.hint(Hint(None))
-    looks.go_on.set()
+    probes.go_on.set()
     await rig.witness.wait(events.Handled, queue=QUEUES[33])
 
 
@@ -112,8 +112,8 @@ async def test_what_was_seen_is_claimed_although_hints_for_all_queues_do_not_end
     assert QUEUES[99] in handled.queues[:10], "it waited for a queue that has many"
 
 
-async def test_a_queue_that_never_ends_does_not_hold_up_what_must_be_looked_for(
-    rig: Rig, client: OutboxClient, looks: Looks
+async def test_a_queue_that_never_ends_does_not_hold_up_what_must_be_found_first(
+    rig: Rig, client: OutboxClient, probes: Probes
 ) -> None:
     endless, late = QUEUES[3], QUEUES[99]
     is_found = asyncio.Event()
@@ -135,8 +135,8 @@ async def test_a_queue_that_never_ends_does_not_hold_up_what_must_be_looked_for(
         await is_found.wait()
 
 
-async def test_messages_come_although_no_look_works(rig: Rig, client: OutboxClient, looks: Looks) -> None:
-    looks.error = TimeoutError("canceling statement due to statement timeout")
+async def test_messages_come_although_no_probe_works(rig: Rig, client: OutboxClient, probes: Probes) -> None:
+    probes.error = TimeoutError("canceling statement due to statement timeout")
     await rig.sql(INSERT, queue=QUEUES[99], key=None)
     await rig.sql(INSERT, queue=QUEUES[77], key="k")
     await rig.work(Handled(), QUEUES, client=client, **ONE)
@@ -145,18 +145,18 @@ async def test_messages_come_although_no_look_works(rig: Rig, client: OutboxClie
 
 
 @pytest.mark.slow
-async def test_a_look_that_failed_asks_for_less(rig: Rig, client: OutboxClient, looks: Looks) -> None:
-    looks.error = TimeoutError("canceling statement due to statement timeout")
+async def test_a_probe_that_failed_asks_for_less(rig: Rig, client: OutboxClient, probes: Probes) -> None:
+    probes.error = TimeoutError("canceling statement due to statement timeout")
     await rig.work(Handled(), QUEUES, client=client, **ONE)
 
     def fails_often() -> bool:
         client.claimer.hint(Hint(None))
-        return looks.count >= 3
+        return probes.count >= 3
 
     await eventually(fails_often)
-    assert looks.asked[0] >= len(QUEUES)
-    assert looks.asked[2] == max(FEW_LANES, looks.asked[0] // 16)
-    looks.error = None
+    assert probes.asked[0] >= len(QUEUES)
+    assert probes.asked[2] == max(FEW_LANES, probes.asked[0] // 16)
+    probes.error = None
     await rig.sql(INSERT, queue=QUEUES[99], key=None)
     client.claimer.hint(Hint(None))
     await rig.witness.wait(events.Handled)
@@ -165,13 +165,13 @@ async def test_a_look_that_failed_asks_for_less(rig: Rig, client: OutboxClient, 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
 async def test_a_queue_that_was_paused_is_found_when_it_is_resumed(
-    rig: Rig, client: OutboxClient, looks: Looks, key: str | None
+    rig: Rig, client: OutboxClient, probes: Probes, key: str | None
 ) -> None:
     await pause(client, QUEUES[50], create=True)
     await rig.sql(INSERT, queue=QUEUES[50], key=key)
     await rig.work(Handled(), QUEUES, client=client, **ONE)
     await eventually(lambda: at_rest(client))
-    assert looks.count
+    assert probes.count
     assert not rig.witness.of(events.Handled)
     await resume(client, QUEUES[50])
     await rig.witness.wait(events.Handled, queue=QUEUES[50])
@@ -191,8 +191,8 @@ async def test_priorities_are_kept_in_what_was_seen(rig: Rig, client: OutboxClie
     assert seen == [7, 3, 0, -5]
 
 
-async def test_few_queues_are_not_looked_at(rig: Rig, looks: Looks) -> None:
+async def test_few_queues_are_not_probed(rig: Rig, probes: Probes) -> None:
     await rig.work(Handled(), QUEUES[:FEW_LANES], **ONE)
     await rig.sql(INSERT, queue=QUEUES[2], key=None)
     await rig.witness.wait(events.Handled)
-    assert looks.count == 0
+    assert probes.count == 0

@@ -23,7 +23,7 @@ TRY_AGAIN_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
 """Two claims that gave way to each other must not meet again; what stays locked is left to the next scan."""
 
 FEW_LANES = 16
-"""Of so many lanes it is cheaper to claim than to look which of them have something."""
+"""Of so many lanes it is cheaper to claim than to find out which have something."""
 
 MOST_STRAYS = 500
 """Messages below a lane's floor that are claimed one by one; where there are more, the floor is lowered."""
@@ -61,11 +61,11 @@ class ClaimPlan:
         """Keys whose claim failed, each with its priority: they are asked for alone."""
         self._suspect_failures: dict[Key, int] = {}
         self.is_unsure = False
-        """Whether very many lanes may have something: which of them have must be looked at."""
-        self.can_look = True
-        """Whether the last look worked; else claims go to each of those lanes in turn."""
-        self.look_at = 0.0
-        """The next look is not before."""
+        """Whether very many lanes may have something: which of them have must be found out."""
+        self.can_probe = True
+        """Whether the last probe worked; else claims go to each of those lanes in turn."""
+        self.probe_at = 0.0
+        """The next probe is not before."""
         self._unseen: set[LaneName] = set()
         self._interval = options.min_fetch_interval
         self._found = False
@@ -184,22 +184,22 @@ class ClaimPlan:
         ]
 
     def sure(self, lanes: list[Lane], room: int) -> list[Lane]:
-        """Of lanes that may have something: all, or those that have, while a look at too many others is due."""
+        """Of lanes that may have something: all, or those that have, while too many others are to be probed."""
         sure = [lane for lane in lanes if lane.has_work]
         if len(lanes) - len(sure) <= max(room, FEW_LANES):
             return lanes
         self.is_unsure = True
-        return sure if self.can_look else lanes
+        return sure if self.can_probe else lanes
 
-    def to_look_at(self, most: int) -> list[Lane]:
+    def to_probe(self, most: int) -> list[Lane]:
         """Lanes that may have something or not."""
         lanes = [lane for lane in self.lanes.values() if lane.may_have_work and not lane.has_work and not lane.failures]
         self.is_unsure = len(lanes) > most
         return lanes[:most]
 
-    def looked(self, now: float, took: float, *, worked: bool) -> None:
-        """A look has ended. However often hints mean all lanes, others have as much time as looks take."""
-        self.look_at, self.can_look = now + took, worked
+    def probed(self, now: float, took: float, *, worked: bool) -> None:
+        """A probe has ended. However often hints mean all lanes, others have as much time as probes take."""
+        self.probe_at, self.can_probe = now + took, worked
 
     def failing(self, now: float) -> Lane | None:
         """A lane without keys that failed and may be tried again: the one that has waited longest."""
@@ -239,5 +239,5 @@ class ClaimPlan:
         """When there is something to claim even if nobody calls."""
         again = (at for at, _ in self._again.values())
         retries = (lane.retry_at for lane in self.lanes.values() if lane.failures and lane.may_have_work)
-        look = self.look_at if self.is_unsure else NEVER
-        return min(self.claims_from or NEVER, look, *again, *retries, *(lane.due_at for lane in self.lanes.values()))
+        probe = self.probe_at if self.is_unsure else NEVER
+        return min(self.claims_from or NEVER, probe, *again, *retries, *(lane.due_at for lane in self.lanes.values()))

@@ -131,7 +131,7 @@ class Lane:
         return self.floor_at, self.floor_id
 
     def found(self) -> None:
-        """A look, not a claim, has seen a message in it: the claim starts where the look did."""
+        """A probe has seen a message in it: the claim starts where the probe did."""
         self.interrupted()
         self.has_work = True
 

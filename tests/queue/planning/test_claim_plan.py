@@ -201,27 +201,27 @@ class TestManyLanes:
     def test_are_claimed_from_where_something_is_known_of_them(self, many: ClaimPlan) -> None:
         assert (self.sure(many, 1), many.is_unsure) == (1, True)
 
-    def test_are_claimed_from_without_a_look_where_there_is_room_for_all(self, many: ClaimPlan) -> None:
+    def test_are_claimed_from_without_a_probe_where_there_is_room_for_all(self, many: ClaimPlan) -> None:
         assert (self.sure(many, 99), many.is_unsure) == (100, False)
 
-    def test_are_claimed_from_without_a_look_where_they_are_few(self) -> None:
+    def test_are_claimed_from_without_a_probe_where_they_are_few(self) -> None:
         few = ClaimPlan([f"q{number}" for number in range(FEW_LANES)], OPTIONS)
         assert (self.sure(few, 1), few.is_unsure) == (FEW_LANES, False)
 
-    def test_are_all_looked_at_but_those_that_have_something(self, many: ClaimPlan) -> None:
+    def test_are_all_probed_but_those_that_have_something(self, many: ClaimPlan) -> None:
         self.sure(many, 1)
-        assert len(many.to_look_at(1000)) == 99
+        assert len(many.to_probe(1000)) == 99
         assert not many.is_unsure
 
-    def test_are_looked_at_again_where_there_are_more(self, many: ClaimPlan) -> None:
-        assert len(many.to_look_at(98)) == 98
+    def test_are_probed_again_where_there_are_more(self, many: ClaimPlan) -> None:
+        assert len(many.to_probe(98)) == 98
         assert many.is_unsure
 
-    def test_are_not_looked_at_all_the_time(self, many: ClaimPlan) -> None:
+    def test_are_not_probed_all_the_time(self, many: ClaimPlan) -> None:
         self.sure(many, 1)
-        many.looked(200.0, 0.5, worked=True)
-        assert many.wakes_at() == many.look_at == 200.5
+        many.probed(200.0, 0.5, worked=True)
+        assert many.wakes_at() == many.probe_at == 200.5
 
-    def test_are_claimed_from_in_turn_while_looking_fails(self, many: ClaimPlan) -> None:
-        many.looked(200.0, 0.0, worked=False)
+    def test_are_claimed_from_in_turn_while_probes_fail(self, many: ClaimPlan) -> None:
+        many.probed(200.0, 0.0, worked=False)
         assert (self.sure(many, 1), many.is_unsure) == (100, True)
