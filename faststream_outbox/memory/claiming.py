@@ -35,6 +35,19 @@ class ClaimStatements(MemoryTables):
             self._claimed(row, values)
         return [row.claimed(now) for row in taken] or [(*(None,) * 14, now, None)]
 
+    def _find_lanes(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
+        places: list[int] = []
+        asked = zip(
+            values["queues"], values["priorities"], values["keyed"], values["floor_ats"], values["floor_ids"],
+            strict=True,
+        )  # fmt: skip
+        for place, (queue, priority, keyed, floor_at, floor_id) in enumerate(asked, start=1):
+            above = self._above(queue, priority, floor_at, floor_id, now, keyed=keyed)
+            has_some = any(keyed or self._is_free(row, values, values["ttl"], now) for row in above)
+            if has_some and not self.is_paused(queue):
+                places.append(place)
+        return [(now, place) for place in places] or [(now, None)]
+
     def _is_free(self, row: MemoryRow, values: Mapping[str, Any], ttl: float, now: datetime) -> bool:
         return row.is_free(now, ttl) or row.acquired_token in values["unheard"]
 

@@ -1,10 +1,11 @@
 """Claims for every worker of the process, on one connection, one statement at a time.
 
 Asks only for lanes that may have something, only as much as the workers have room for, and sleeps
-until a hint or the next due message. Keyless messages are claimed straight from the index, or by id
-where the scanner has found them; for those with keys, candidate keys are found first and then claimed
-in runs. Each kind of statement fails for itself. What failed is tried again alone and for less, down
-to one message, which is then set apart, so that it holds up no other. Runs as a service of the client.
+until a hint or the next due message. Where very many may have something, it finds out first which have.
+Keyless messages are claimed straight from the index, or by id where the scanner has found them; for those
+with keys, candidate keys are found first and then claimed in runs. Each kind of statement fails for itself.
+What failed is tried again alone and for less, down to one message, which is then set apart, so that it holds
+up no other. Runs as a service of the client.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.claimant import Claimant, Open
 from faststream_outbox.queue.culprit import Culprits, doubt_of_lane, doubt_of_message
 from faststream_outbox.queue.keyed import KeyedClaims
-from faststream_outbox.queue.planning.claim_plan import ClaimPlan
+from faststream_outbox.queue.lane_finder import LaneFinder
+from faststream_outbox.queue.planning.claim_plan import FEW_LANES, ClaimPlan
 from faststream_outbox.queue.planning.horizon import Horizon
 from faststream_outbox.queue.planning.lanes import NEVER, NO_LIMIT, Lane, places, shares
 from faststream_outbox.service import Pulse
@@ -66,6 +68,7 @@ class Claimer:
         self._server_now: datetime | None = None
         steps: list[tuple[str, Callable[[Open, float], Any]]] = [
             ("claim", self._step_without_keys),
+            ("find_lanes", LaneFinder(self._asking).step),
             ("claim_found", self._step_of_strays),
             ("claim_keys", keyed.step),
             ("find_keys", keyed.find),
@@ -201,12 +204,15 @@ class Claimer:
         asked: set[tuple[str, int]] = set()
         first = self._turn % len(open_) if open_ else 0
         for worker, plan in [*open_.items()][first:] + [*open_.items()][:first]:
+            room, lanes = worker.room, plan.with_work(keyed=False)
+            if len(lanes) > FEW_LANES:
+                lanes = plan.sure(lanes, room)
             # One statement asks once for a lane: of two workers of a queue the other has its turn next.
-            lanes = [lane for lane in plan.with_work(keyed=False) if (lane.queue, lane.priority) not in asked]
+            lanes = [lane for lane in lanes if (lane.queue, lane.priority) not in asked]
             if lanes:
                 asked |= {(lane.queue, lane.priority) for lane in lanes}
                 plan.turn += 1
-                for lane, quota in shares(lanes, worker.room, plan.turn, now):
+                for lane, quota in shares(lanes, room, plan.turn, now):
                     quotas.append((worker, lane, min(quota, lane.most)))
         return quotas
 

@@ -18,7 +18,7 @@ from faststream_outbox.queue.asking import Asking
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.claimant import Claimant, Open
 from faststream_outbox.queue.culprit import doubt_of_key
-from faststream_outbox.queue.planning.claim_plan import ClaimPlan
+from faststream_outbox.queue.planning.claim_plan import FEW_LANES, ClaimPlan
 from faststream_outbox.queue.planning.horizon import Horizon
 from faststream_outbox.queue.planning.keys import Key
 from faststream_outbox.queue.planning.lanes import NO_LIMIT, Lane, places
@@ -27,6 +27,9 @@ from faststream_outbox.sql.rows import column, named
 
 KEY_WINDOW = 500
 """Messages of a lane that are read for their keys at once."""
+KEY_WINDOWS = 20_000
+"""Messages of all lanes that are read at once, unless there are so many lanes that each gets few."""
+LEAST_WINDOW = 20
 
 Report = Callable[[Claimant, str, int], None]
 """Called with a worker, a queue, and how many messages of it were claimed."""
@@ -73,8 +76,11 @@ class KeyedClaims:
         # Known keys are claimed before more are searched for: a deep key need not be read to its end first.
         if any(plan.keys for plan in open_.values()):
             return False
-        for plan in open_.values():
-            if lanes := plan.with_work(keyed=True):
+        for worker, plan in open_.items():
+            lanes = plan.with_work(keyed=True)
+            if len(lanes) > FEW_LANES:
+                lanes = plan.sure(lanes, worker.room)
+            if lanes:
                 await self._find_keys(plan, lanes)
                 return True
         return False
@@ -164,7 +170,8 @@ class KeyedClaims:
                 self._asking.suspect(doubt_of_key(*key, worker.options.lease_ttl_seconds, error))
 
     async def _find_keys(self, plan: ClaimPlan, lanes: list[Lane]) -> None:
-        values = places(lanes) | {"quotas": [KEY_WINDOW] * len(lanes)}
+        window = max(LEAST_WINDOW, min(KEY_WINDOW, KEY_WINDOWS // len(lanes)))
+        values = places(lanes) | {"quotas": [window] * len(lanes)}
         try:
             answer, _, _ = await self._asking.fetch("find_keys", values)
         except BaseException:
@@ -184,7 +191,7 @@ class KeyedClaims:
                     plan.found_key((lane.queue, row.key), lane.priority)
                     last = (row.next_attempt_at, row.id)
                     found += 1
-            lane.scanned(last, page[0].server_now, full=found >= KEY_WINDOW)
+            lane.scanned(last, page[0].server_now, full=found >= window)
 
 
 def _give_back(worker: Claimant, run: list[Claim]) -> None:

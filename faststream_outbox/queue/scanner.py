@@ -155,10 +155,10 @@ class Scanner:
         began = loop.time()
         queues = list(dict.fromkeys(queue for plan in plans for queue in plan.queues))
         found = named(LaneRow, await self._fetch("survey", {"queues": queues}))
-        names: dict[ClaimPlan, list[LaneName]] = {
-            plan: [(lane.queue, lane.priority, lane.keyed) for lane in found if lane.queue in plan.queues]
-            for plan in plans
-        }
+        of_queue: dict[str, list[LaneName]] = {}
+        for lane in found:
+            of_queue.setdefault(lane.queue, []).append((lane.queue, lane.priority, lane.keyed))
+        names = {plan: [name for queue in plan.queues for name in of_queue.get(queue, ())] for plan in plans}
         for plan in plans:
             for name in names[plan]:
                 plan.lane(name)

@@ -42,6 +42,38 @@ select t.*, now() as acquired_at, null::bigint as next_id
 from (values (1)) as always (one)
 left join taken t on true
 
+-- name: find_lanes
+-- The places of those lanes that have a message to claim, or a due one with a key, above the floor, and the time.
+-- Locks nothing.
+with lane as materialized (
+    select l.n, l.queue, l.priority, l.keyed, coalesce(l.floor_at, '-infinity') as floor_at, l.floor_id
+    from unnest(:queues::text[], :priorities::smallint[], :keyed::boolean[], :floor_ats::timestamptz[],
+                :floor_ids::bigint[])
+         with ordinality as l (queue, priority, keyed, floor_at, floor_id, n)
+    where not exists (select from {table} p
+                      where p.queue = '$paused' and p.timer_id = l.queue and p.acquired_token is not null)
+)
+select now() as server_now, m.n
+from (values (1)) as always (one)
+left join (
+    select l.n
+    from lane l
+    where case when l.keyed
+        then (select true from {table} o
+              where o.queue = l.queue and o.priority = l.priority and o.key is not null
+                and (o.next_attempt_at, o.id) > (l.floor_at, l.floor_id)
+                and o.next_attempt_at <= now()
+              order by o.queue, o.priority, o.next_attempt_at, o.id limit 1)
+        else (select true from {table} o
+              where o.queue = l.queue and o.priority = l.priority and o.key is null
+                and (o.next_attempt_at, o.id) > (l.floor_at, l.floor_id)
+                and o.next_attempt_at <= now()
+                and (o.acquired_token is null or o.acquired_at < now() - make_interval(secs => :ttl)
+                     or o.acquired_token = any (:unheard::uuid[]))
+              order by o.queue, o.priority, o.next_attempt_at, o.id limit 1)
+    end
+) m on true
+
 -- name: claim_found
 -- Leases keyless messages that a scan has found, by id, where they can still be claimed.
 with picked as materialized (

@@ -58,6 +58,13 @@ class ClaimedOfKeyRow(NamedTuple):
     """How many messages were seen beyond the run."""
 
 
+class FoundLaneRow(NamedTuple):
+    """The time, and the place of a lane that has a message to claim, from 1 on; None where there is no such lane."""
+
+    server_now: datetime
+    n: int | None
+
+
 class FoundKeyRow(NamedTuple):
     """A due message of a lane, and its key; or, where there is none, only the lane and the time."""
 
@@ -256,6 +263,7 @@ class OldestOfQueue(NamedTuple):
 SHAPES: Mapping[tuple[str, str], type[tuple[Any, ...]]] = {
     ("claim", "claim"): ClaimedRow,
     ("claim", "claim_found"): ClaimedRow,
+    ("claim", "find_lanes"): FoundLaneRow,
     ("control", "last_id"): LastIdRow,
     ("dead", "group_dead"): DeadGroupRow,
     ("dead", "group_selected"): DeadGroupRow,

@@ -24,7 +24,7 @@ FILES = {
         "publish_one", "publish_alike", "publish_many", "publish_timers", "publish_new_timers", "cancel_timer",
         "unprocessed", "unprocessed_of_queue",
     ),
-    "claim": ("claim", "claim_found", "exists", "set_apart"),
+    "claim": ("claim", "find_lanes", "claim_found", "exists", "set_apart"),
     "keys": ("claim_keys", "overtaken", "find_keys", "head_of_key"),
     "scan": ("survey", "claimable", "claimable_keys", "walk_keys", "next_due"),
     "settle": (
@@ -39,6 +39,7 @@ FILE_OF = {name: file for file, names in FILES.items() for name in names}
 # Where ids stand in the rows of a statement, where headers do, and whether the order of its rows means something.
 IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys(
     (
+        "find_lanes",
         "survey",
         "claimable_keys",
         "walk_keys",

@@ -77,6 +77,10 @@ def questions(state: State) -> Iterator[Question]:
     floor = now - timedelta(minutes=1 if state.dead_entries else 60)
     claim = _indexes(state, "claim_idx", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim", lanes(floor), claim, BATCH)
+    look = {name: values for name, values in lanes(floor).items() if name not in ("quotas", "ttls", "token")}
+    either = _indexes(state, "claim_idx", "key_due_idx", "timer_id_uq")
+    kinds = {"keyed": [False, False, False, True], "ttl": TTL}
+    yield Question("claim", "find_lanes", look | kinds, either, 4)
     strays = {"ids": state.ids_held(BATCH), "queues": ["held"] * BATCH, "ttls": [0.0] * BATCH}
     found = _indexes(state, "pkey", "timer_id_uq", "Tid Scan")
     yield Question("claim", "claim_found", strays | {"token": uuid4(), "unheard": []}, found, BATCH)
@@ -132,6 +136,7 @@ def rounds(state: State) -> Iterator[Question]:
 
 STEADY = (
     "claim",
+    "find_lanes",
     "claim_found",
     "claim_keys",
     "overtaken",

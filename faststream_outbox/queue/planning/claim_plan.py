@@ -22,6 +22,9 @@ MOST_UNSEEN_LANES = 64
 TRY_AGAIN_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
 """Two claims that gave way to each other must not meet again; what stays locked is left to the next scan."""
 
+FEW_LANES = 16
+"""Of so many lanes it is cheaper to claim than to find out which have something."""
+
 MOST_STRAYS = 500
 """Messages below a lane's floor that are claimed one by one; where there are more, the floor is lowered."""
 
@@ -42,7 +45,7 @@ class ClaimPlan:
     """Lanes and keys of one worker's queues."""
 
     def __init__(self, queues: Sequence[str], options: WorkerOptions) -> None:
-        self.queues = tuple(queues)
+        self.queues = dict.fromkeys(queues)
         self.options = options
         self.keys = KeyRing()
         self.lanes: dict[LaneName, Lane] = {}
@@ -57,6 +60,12 @@ class ClaimPlan:
         self.suspects: dict[Key, int] = {}
         """Keys whose claim failed, each with its priority: they are asked for alone."""
         self._suspect_failures: dict[Key, int] = {}
+        self.is_unsure = False
+        """Whether very many lanes may have something: which of them have must be found out."""
+        self.can_probe = True
+        """Whether the last probe worked; else claims go to each of those lanes in turn."""
+        self.probe_at = 0.0
+        """The next probe is not before."""
         self._unseen: set[LaneName] = set()
         self._interval = options.min_fetch_interval
         self._found = False
@@ -100,12 +109,13 @@ class ClaimPlan:
                 lane.note_due(now + hint.due_in)
                 lane.is_due_known = lane.is_due_known and not hint.later
             else:
-                lane.hint(now, is_precise=bool(hint.priorities) and not hint.later)
+                is_precise = bool(hint.priorities) and not hint.later
+                lane.hint(now, is_precise=is_precise, is_named=hint.queue is not None)
         if hint.scan:
             self.ask_scan(now)
 
     def _meant(self, hint: Hint, now: float) -> Iterable[Lane]:
-        queues = self.queues if hint.queue is None else (hint.queue,)
+        queues = self.queues if hint.queue is None else {hint.queue: None}
         kinds = [keyed for keyed, meant in ((False, hint.keyless), (True, hint.keyed)) if meant]
         if hint.priorities:
             named = [(queue, priority, keyed) for queue in queues for priority in hint.priorities for keyed in kinds]
@@ -164,13 +174,32 @@ class ClaimPlan:
                 else:
                     self.keys.found(key, priority)
         for lane in self.lanes.values():
-            lane.awaken(now)
+            if lane.due_at <= now:
+                lane.awaken(now)
 
     def with_work(self, *, keyed: bool) -> list[Lane]:
         """The lanes that may have something to claim, without those that failed."""
         return [
             lane for lane in self.lanes.values() if lane.keyed is keyed and lane.may_have_work and not lane.failures
         ]
+
+    def sure(self, lanes: list[Lane], room: int) -> list[Lane]:
+        """Of lanes that may have something: all, or those that have, while too many others are to be probed."""
+        sure = [lane for lane in lanes if lane.has_work]
+        if len(lanes) - len(sure) <= max(room, FEW_LANES):
+            return lanes
+        self.is_unsure = True
+        return sure if self.can_probe else lanes
+
+    def to_probe(self, most: int) -> list[Lane]:
+        """Lanes that may have something or not."""
+        lanes = [lane for lane in self.lanes.values() if lane.may_have_work and not lane.has_work and not lane.failures]
+        self.is_unsure = len(lanes) > most
+        return lanes[:most]
+
+    def probed(self, now: float, took: float, *, worked: bool) -> None:
+        """A probe has ended. However often hints mean all lanes, others have as much time as probes take."""
+        self.probe_at, self.can_probe = now + took, worked
 
     def failing(self, now: float) -> Lane | None:
         """A lane without keys that failed and may be tried again: the one that has waited longest."""
@@ -186,7 +215,7 @@ class ClaimPlan:
         self._found = True
 
     def scanned(self, seen: Mapping[LaneName, None], now: float, took: float) -> None:
-        """A full scan has ended: `seen` are the lanes that have messages."""
+        """A full scan has ended: `seen` are the lanes that have messages. The others cost nothing until a hint."""
         self._interval = next_interval(self._interval, self.options, found=self._found)
         self._found = False
         spread = 1.0 + random.uniform(-JITTER, JITTER)
@@ -196,23 +225,19 @@ class ClaimPlan:
             # Whoever asked while it took place may mean what it had passed by then.
             self.ask_scan(now)
         for name in seen:
-            self.lane(name)
+            lane = self.lane(name)
+            lane.hint(lane.hinted_at, is_precise=False, is_named=False)
         self._unseen.difference_update(seen)
         for name, lane in list(self.lanes.items()):
             is_plain = lane.priority == 0 and not lane.keyed
-            if (
-                name not in seen
-                and not is_plain
-                and now - lane.hinted_at > KEEP_LANE_SECONDS
-                and not lane.may_have_work
-            ):
+            is_old = now - lane.hinted_at > KEEP_LANE_SECONDS
+            if is_old and not is_plain and not lane.may_have_work and name not in seen:
                 del self.lanes[name]
                 self._unseen.discard(name)
-            else:
-                lane.hint(lane.hinted_at, is_precise=False)
 
     def wakes_at(self) -> float:
         """When there is something to claim even if nobody calls."""
         again = (at for at, _ in self._again.values())
         retries = (lane.retry_at for lane in self.lanes.values() if lane.failures and lane.may_have_work)
-        return min(self.claims_from or NEVER, *again, *retries, *(lane.due_at for lane in self.lanes.values()))
+        probe = self.probe_at if self.is_unsure else NEVER
+        return min(self.claims_from or NEVER, probe, *again, *retries, *(lane.due_at for lane in self.lanes.values()))

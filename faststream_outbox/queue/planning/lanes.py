@@ -48,6 +48,8 @@ class Lane:
     floor_at: datetime | None = BEGINNING
     floor_id: int = BEFORE_ALL_IDS
     may_have_work: bool = True
+    has_work: bool = False
+    """Whether somebody has named it, or seen a message in it, since the last scan began; else it was only meant too."""
     wants_rewind: bool = False
     due_at: float = NEVER
     is_due_known: bool = False
@@ -69,9 +71,13 @@ class Lane:
         """Whether the last scan came to the end of what was due."""
         return self.floor_at is not None and self.floor_id == AFTER_ALL_IDS
 
-    def hint(self, now: float, *, is_precise: bool = True) -> None:
-        """There may be new messages, also a little below the floor, and later ones unless the hint is precise."""
+    def hint(self, now: float, *, is_precise: bool = True, is_named: bool = True) -> None:
+        """There may be new messages, also a little below the floor, and later ones unless the hint is precise.
+
+        A hint that does not name the queue means all of them, and most have none.
+        """
         self.may_have_work = self.wants_rewind = True
+        self.has_work = self.has_work or is_named
         self.hinted_at = now
         if not is_precise:
             self.is_due_known = False
@@ -84,7 +90,7 @@ class Lane:
         """Many messages can be claimed from there on."""
         # The lowest id of all is found by the next scan: there is no number below it.
         self.floor_at, self.floor_id = (at, max(BEFORE_ALL_IDS, number - 1)) if is_exact(at) else LOWEST
-        self.may_have_work = self.is_lowered = True
+        self.may_have_work = self.has_work = self.is_lowered = True
 
     def skip(self, server_now: datetime) -> None:
         """Start from now on: what lies before is left to the scanner."""
@@ -114,7 +120,7 @@ class Lane:
         What was not there at that scan committed after it, and so fell due at most a grace before it. In a
         backlog the floor is older than that, and nothing is walked twice.
         """
-        self.is_lowered = False
+        self.is_lowered = self.has_work = False
         if self.floor_at is None:
             self.scans_below = True
         elif self.wants_rewind:
@@ -123,6 +129,11 @@ class Lane:
             if below is None or below < self.floor_at:
                 return below, BEFORE_ALL_IDS
         return self.floor_at, self.floor_id
+
+    def found(self) -> None:
+        """A probe has seen a message in it: the claim starts where the probe did."""
+        self.interrupted()
+        self.has_work = True
 
     def scanned(self, last: tuple[datetime, int] | None, server_now: datetime, *, full: bool) -> None:
         """A scan from the floor has ended: `last` is the last row seen, `full` if there may be more."""
@@ -134,6 +145,7 @@ class Lane:
             # A floor at a time that is not the row's own would be above rows that follow. Those without keys are
             # leased by now, and the next claim passes them; keys are walked by the first full scan.
             self.floor_at, self.floor_id = last if self.keyed or is_exact(last[0]) else LOWEST
+            self.has_work = True
             return
         # Everything due by then was seen.
         self.floor_at, self.floor_id = server_now, AFTER_ALL_IDS
@@ -146,7 +158,7 @@ class Lane:
         if self.due_at <= now:
             self.due_at = NEVER
             self.is_due_known = False
-            self.may_have_work = True
+            self.may_have_work = self.has_work = True
 
 
 def shares(lanes: Sequence[Lane], room: int, turn: int, now: float) -> list[tuple[Lane, int]]:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.memory.statement_values import OTHER_TOKEN, TOKEN, TTL, lanes
+from tests.memory.statement_values import OTHER_TOKEN, TOKEN, TTL, lanes, places
 from tests.memory.two_tables import Two, publish
 
 
@@ -34,3 +34,22 @@ async def test_a_message_is_set_apart_where_nobody_holds_it(two: Two, reason: st
         await two.ask("exists", id=number)
         await two.ask("set_apart", id=number, reason=reason, ttl=TTL, unheard=[])
     await two.compare()
+
+
+@pytest.mark.parametrize("unheard", [[], [TOKEN]], ids=["held", "its answer was lost"])
+async def test_lanes_that_have_something_are_found(two: Two, unheard: list[UUID]) -> None:
+    names = [("orders", 0), ("orders", 5), ("later", 0), ("held", 0), ("paused", 0), ("keyed", 0), ("nothing", 0)]
+    await publish(two, 1, due_at=-100.0)
+    await publish(two, 2, queue="later", due_in=200.0)
+    await publish(two, 3, queue="held")
+    await publish(two, 4, queue="paused")
+    await publish(two, 5, queue="keyed", key="k")
+    await two.ask("claim", **lanes(("held", 0)))
+    await two.ask("pause", queue="paused")
+    found: list[list[int | None]] = []
+    for keyed in (False, True):
+        for floor in (None, -50.0):
+            values = places(*names, floor=floor) | {"keyed": [keyed] * len(names), "ttl": TTL, "unheard": unheard}
+            found.append([place for _, place in await two.ask("find_lanes", **values)])
+    held = [4] if unheard else []
+    assert found == [[1, *held], held or [None], [6], [6]]

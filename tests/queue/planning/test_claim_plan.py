@@ -3,7 +3,14 @@
 import pytest
 
 from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.planning.claim_plan import JITTER, KEEP_LANE_SECONDS, ClaimPlan, LaneName, next_interval
+from faststream_outbox.queue.planning.claim_plan import (
+    FEW_LANES,
+    JITTER,
+    KEEP_LANE_SECONDS,
+    ClaimPlan,
+    LaneName,
+    next_interval,
+)
 from faststream_outbox.queue.planning.lanes import NEVER
 from faststream_outbox.wakeup.hint import Hint
 
@@ -125,9 +132,15 @@ class TestScan:
         plan.scanned({("orders", 7, False): None}, 200.0, 0.001)
         assert ("orders", 7, False) in plan.lanes
 
-    def test_makes_every_lane_look_again(self, plan: ClaimPlan) -> None:
+    def test_is_work_of_the_lanes_that_it_saw(self, plan: ClaimPlan) -> None:
+        plan.scanned({("orders", 0, False): None}, 200.0, 0.001)
+        assert with_work(plan) == {("orders", 0, False)}
+
+    def test_keeps_the_work_that_it_did_not_see(self, plan: ClaimPlan) -> None:
+        """A hint came while it took place."""
+        plan.hint(Hint("mails", keyed=False), 199.9995)
         plan.scanned({}, 200.0, 0.001)
-        assert with_work(plan) == {("orders", 0, False), ("mails", 0, False)}
+        assert with_work(plan) == {("mails", 0, False)}
 
     def test_comes_again_after_the_interval_give_or_take_the_jitter(self, plan: ClaimPlan) -> None:
         plan.found()
@@ -172,3 +185,43 @@ class TestWet:
     def test_gives_lanes_of_the_kind_asked_for(self, plan: ClaimPlan) -> None:
         plan.hint(Hint("orders", priorities=frozenset((0,))), 200.0)
         assert [[lane.keyed for lane in plan.with_work(keyed=keyed)] for keyed in (True, False)] == [[True], [False]]
+
+
+class TestManyLanes:
+    @pytest.fixture
+    def many(self) -> ClaimPlan:
+        """A plan of many queues that every one may have something in, and one that has."""
+        plan = ClaimPlan([f"q{number}" for number in range(100)], OPTIONS)
+        plan.hint(Hint("q7", priorities=frozenset((0,)), keyed=False), 100.0)
+        return plan
+
+    def sure(self, plan: ClaimPlan, room: int) -> int:
+        return len(plan.sure(plan.with_work(keyed=False), room))
+
+    def test_are_claimed_from_where_something_is_known_of_them(self, many: ClaimPlan) -> None:
+        assert (self.sure(many, 1), many.is_unsure) == (1, True)
+
+    def test_are_claimed_from_without_a_probe_where_there_is_room_for_all(self, many: ClaimPlan) -> None:
+        assert (self.sure(many, 99), many.is_unsure) == (100, False)
+
+    def test_are_claimed_from_without_a_probe_where_they_are_few(self) -> None:
+        few = ClaimPlan([f"q{number}" for number in range(FEW_LANES)], OPTIONS)
+        assert (self.sure(few, 1), few.is_unsure) == (FEW_LANES, False)
+
+    def test_are_all_probed_but_those_that_have_something(self, many: ClaimPlan) -> None:
+        self.sure(many, 1)
+        assert len(many.to_probe(1000)) == 99
+        assert not many.is_unsure
+
+    def test_are_probed_again_where_there_are_more(self, many: ClaimPlan) -> None:
+        assert len(many.to_probe(98)) == 98
+        assert many.is_unsure
+
+    def test_are_not_probed_all_the_time(self, many: ClaimPlan) -> None:
+        self.sure(many, 1)
+        many.probed(200.0, 0.5, worked=True)
+        assert many.wakes_at() == many.probe_at == 200.5
+
+    def test_are_claimed_from_in_turn_while_probes_fail(self, many: ClaimPlan) -> None:
+        many.probed(200.0, 0.0, worked=False)
+        assert (self.sure(many, 1), many.is_unsure) == (100, True)

@@ -199,3 +199,60 @@ class TestFailure:
         lane.failed(10, 100.0, alone=True)
         lane.worked(quickly=False)
         assert (lane.failures, lane.most) == (0, 5)
+
+
+class TestCertainty:
+    """Whether something is known of a lane, or it was only meant together with all others."""
+
+    def test_begins_without(self) -> None:
+        assert not Lane("orders", 0, False).has_work
+
+    def test_comes_with_a_hint_that_names_it(self, dry: Lane) -> None:
+        dry.hint(101.0, is_named=False)
+        assert (dry.may_have_work, dry.has_work) == (True, False)
+        dry.hint(101.0)
+        assert dry.has_work
+
+    def test_is_not_taken_away_by_a_hint_for_all(self, dry: Lane) -> None:
+        dry.hint(101.0)
+        dry.hint(102.0, is_named=False)
+        assert dry.has_work
+
+    def test_comes_with_a_full_page(self, lane: Lane) -> None:
+        lane.scanned(LAST, SERVER_NOW, full=True)
+        assert lane.has_work
+
+    def test_comes_with_a_time_that_has_come(self, dry: Lane) -> None:
+        dry.note_due(150.0)
+        dry.awaken(150.0)
+        assert dry.has_work
+
+    def test_comes_with_a_floor_that_is_lowered(self, dry: Lane) -> None:
+        dry.lower(*LAST)
+        assert dry.has_work
+
+    def test_ends_with_a_scan_that_found_the_end(self, dry: Lane) -> None:
+        dry.hint(101.0)
+        look(dry)
+        assert (dry.may_have_work, dry.has_work) == (False, False)
+
+    def test_stays_when_the_hint_came_during_the_scan(self, dry: Lane) -> None:
+        dry.hint(101.0)
+        dry.start()
+        dry.hint(102.0)
+        dry.scanned(None, SERVER_NOW, full=False)
+        assert (dry.may_have_work, dry.has_work) == (True, True)
+
+    def test_is_not_left_over_when_a_hint_for_all_came_during_the_scan(self, dry: Lane) -> None:
+        dry.hint(101.0)
+        dry.start()
+        dry.hint(102.0, is_named=False)
+        dry.scanned(None, SERVER_NOW, full=False)
+        assert (dry.may_have_work, dry.has_work) == (True, False)
+
+    def test_of_a_look_lets_the_claim_start_where_the_look_did(self, dry: Lane) -> None:
+        dry.hint(101.0, is_named=False)
+        began = dry.start()
+        dry.found()
+        assert dry.has_work
+        assert dry.start() == began == BELOW
