@@ -19,12 +19,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox import OutboxBroker
 from tests.faults.machine.history import BEGUN, COMMITTED, ROLLED_BACK, UNCERTAIN, Pen
 from tests.faults.machine.part import Part
-from tests.faults.machine.stage import BULK, EXACT, FACTS, MARK, ORDERS, OUTWARD, TIMERS, Tables
+from tests.faults.machine.stage import BULK, EXACT, FACTS, MARK, ORDERS, OUTWARD, REVIVED, TIMERS, Tables
 
-PLACES = (ORDERS, ORDERS, BULK, TIMERS, EXACT, EXACT, OUTWARD, FACTS, FACTS, FACTS)
+PLACES = (ORDERS, ORDERS, BULK, BULK, TIMERS, EXACT, EXACT, REVIVED, OUTWARD, FACTS, FACTS, FACTS)
 AT_ONCE = 8
 """Transactions that a producer has open at a time: publishers overlap."""
-KEYS = 8
+KEYS = 24
 """Names of keys in each place."""
 
 
@@ -34,17 +34,20 @@ class Habit:
 
     keyed: float = 0.6
     rollbacks: float = 0.15
-    long: float = 0.01
+    long: float = 0.004
     """The share of transactions that stay open for seconds."""
     longest: float = 2.5
-    most: int = 3
-    poison: float = 0.02
-    fails: float = 0.06
-    slow: float = 0.004
+    most: int = 8
+    """Messages in a transaction."""
+    poison: float = 0.01
+    revived: float = 0.2
+    """The share of poison where dead letters are replayed."""
+    fails: float = 0.03
+    slow: float = 0.001
     """The share of messages whose handler takes longer than its lease."""
     slow_leases: float = 1.4
     """How many leases such a handler takes."""
-    seconds: float = 0.08
+    seconds: float = 0.04
     """What other handlers take at most."""
 
 
@@ -114,7 +117,8 @@ class Producer:
 
     async def _message(self, session: AsyncSession, place: str, key: str | None, message_id: UUID) -> None:
         chance, habit = self._chance, self._habit
-        poison = place not in (TIMERS, OUTWARD) and chance.random() < habit.poison
+        share = habit.revived if place == REVIVED else habit.poison
+        poison = place not in (TIMERS, OUTWARD) and chance.random() < share
         is_slow = place not in (OUTWARD, BULK) and chance.random() < habit.slow
         seconds = habit.slow_leases * self._part.lease_seconds if is_slow else chance.uniform(0.0, habit.seconds)
         fails = chance.randint(1, 2) if chance.random() < habit.fails else 0
