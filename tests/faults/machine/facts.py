@@ -263,9 +263,13 @@ def save(facts: Facts, file: Path) -> None:
 def load(file: Path) -> Facts:
     """What `save` kept."""
     values = json.loads(file.read_text(encoding="utf-8"))
+    # Words that come again are kept once.
+    words: dict[str, str] = {}
     for name, row in _ROWS.items():
         if values[name] is not None:
-            values[name] = [row(*each) for each in values[name]]
+            values[name] = [
+                row(*(words.setdefault(one, one) if type(one) is str else one for one in each)) for each in values[name]
+            ]
     spans = [Span(*each[:8], tuple(each[8]), tuple(each[9]), each[10]) for each in values["spans"]]
     places = values["places"]
     return Facts(**{**values, "spans": spans, "places": None if places is None else frozenset(places)})

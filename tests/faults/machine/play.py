@@ -103,8 +103,8 @@ async def play(plan: Plan, directory: Path, breaks: Breaks) -> Report:
             await cast.stop(PRODUCER)
             await drain(lambda: world.direct, history, tuple(plan.numbers), plan.standstill)
             await cast.stop()
-        facts = await _facts(world, plan)
-    save(facts, directory / FACTS_FILE)
+        # Kept in the file alone: `checked` reads it, and an hour's facts are large.
+        save(await _facts(world, plan), directory / FACTS_FILE)
     return checked(directory, plan.seed, plan.seconds / 60, dict(skipped))
 
 

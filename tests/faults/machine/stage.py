@@ -2,10 +2,11 @@
 
 `business` has a row for every message, written in its transaction: the truth about what must be handled. `effects` is
 written by handlers in their own transaction, `seeks` by the operator in that of the seek. Both draw their numbers from
-one sequence: a seek waits for the spans, so that its number stands where it belongs among the effects of its group. Triggers keep what happens to messages: every arrival, every change of a
-lease, every change of a span. These tables are logged on purpose: an unlogged one is empty after a crash of the server,
-and a standby does not have it. Everything here is in the database that is broken, so that it tells the same story as
-the messages do: what was not committed is in neither.
+one sequence: a seek waits for the spans, so that its number stands where it belongs among the effects of its group.
+Triggers keep what happens to messages: every arrival, every change of a lease, every change of a span. These tables are
+logged on purpose: an unlogged one is empty after a crash of the server, and a standby does not have it. Everything here
+is in the database that is broken, so that it tells the same story as the messages do: what was not committed is in
+neither.
 """
 
 from typing import LiteralString, cast

@@ -36,6 +36,7 @@ class Sought(Strike):
 
     kind = "group sought"
     shares = frozenset({PRIMARY})
+    weight = 3
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         if not await world.has(LOG):
@@ -68,6 +69,7 @@ class Revived(Strike):
 
     kind = "dead letters replayed"
     shares = frozenset({PRIMARY})
+    weight = 3
 
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
         if not await world.has(DEAD_LETTERS):
