@@ -24,6 +24,7 @@ class WorkerProcess:
     """A child that runs `tests.faults.child`."""
 
     program = "tests.faults.child"
+    patience = PATIENCE
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -59,7 +60,7 @@ class WorkerProcess:
     async def reaches(self, point: str) -> None:
         """Wait until the child says that it is there."""
         assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.patience):
             while line := await self._process.stdout.readline():
                 if line.decode().strip() == point:
                     return
@@ -83,7 +84,7 @@ class WorkerProcess:
         """Ask it to stop, and give its exit code."""
         if self.is_alive:
             self._process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.patience):
             return await self._process.wait()
 
 

@@ -29,6 +29,8 @@ class Child(WorkerProcess):
     """One process."""
 
     program = "tests.faults.machine.child"
+    # A start costs a second of a core, and several machines may start many at once.
+    patience = 120.0
 
     def __init__(self, process: asyncio.subprocess.Process, part: Part) -> None:
         super().__init__(process)

@@ -37,6 +37,8 @@ class Arrival(NamedTuple):
 
     id: str
     place: str
+    times: int = 1
+    """How often it came under the same number: a dead letter comes back under its own."""
 
 
 class Left(NamedTuple):
@@ -68,6 +70,22 @@ class Effect(NamedTuple):
     id: str
     key: str | None
     version: int | None
+
+
+class Stand(NamedTuple):
+    """Where a message stands in the order of the topic, as the exact group found it."""
+
+    id: str
+    tick: int
+    position: int
+
+
+class Seek(NamedTuple):
+    """A seek of `SOUGHT_GROUP`; `seq` counts on with those of effects."""
+
+    seq: int
+    tick: int
+    position: int
 
 
 class Lease(NamedTuple):
@@ -134,16 +152,23 @@ class Facts:
     lease_seconds: float = 3.0
     deferred: Sequence[str] = field(default=())
     """Messages that a group has deferred and not parked."""
+    stands: Sequence[Stand] = ()
+    seeks: Sequence[Seek] = ()
     places: frozenset[str] | None = None
     """Where messages were to be handled in this run; None is everywhere."""
 
 
 _QUESTIONS = {
-    "business": "select message_id::text, place, key, version, poison, extract(epoch from due)::float8, body,"
+    "business": "select message_id::text, place, key, version, poison, extract(epoch from due)::float8,"
+    " case when poison then body else '' end,"
     " parent::text from business",
-    "arrivals": "select message_id::text, place from arrivals",
+    "arrivals": "select message_id::text, place, count(*) from arrivals group by message_id, place, id",
     "left": "select message_id::text, queue, acquired_token::text from outbox where queue not like '$%'",
     "effects": "select seq, place, message_id::text, key, version from effects order by seq",
+    "stands": "select message_id::text, tick, position from effects where place = 'facts/exact'"
+    " union select l.event_id::text, d.tick, d.position from outbox_log_deferred d join outbox_log l using (position)"
+    " where d.consumer_group = 'exact'",
+    "seeks": "select seq, tick, position from seeks order by seq",
     "leases": "select extract(epoch from at)::float8, id, message_id::text, queue, key,"
     " extract(epoch from due)::float8, old_token::text, extract(epoch from old_at)::float8, new_token::text,"
     " extract(epoch from new_at)::float8, is_gone, who from leases order by seq",
@@ -192,10 +217,9 @@ def gather(
     dsn: str, lease_seconds: float, sent: Sequence[Sent] | None = None, places: frozenset[str] | None = None
 ) -> Facts:
     """Read everything, on a connection past all proxies."""
-    made = {"business": Business, "arrivals": Arrival, "left": Left, "effects": Effect, "leases": Lease}
     with psycopg.connect(dsn, autocommit=True) as connection:
         rows: dict[str, Any] = {
-            name: [made[name](*row) for row in _ask(connection, question)] for name, question in _QUESTIONS.items()
+            name: [_ROWS[name](*row) for row in _ask(connection, question)] for name, question in _QUESTIONS.items()
         }
         letters = [Letter(*row) for question in _LETTERS for row in _ask(connection, question)]
         spans = [
@@ -223,6 +247,8 @@ _ROWS: dict[str, type[Any]] = {
     "letters": Letter,
     "effects": Effect,
     "leases": Lease,
+    "stands": Stand,
+    "seeks": Seek,
     "sent": Sent,
 }
 
@@ -237,9 +263,13 @@ def save(facts: Facts, file: Path) -> None:
 def load(file: Path) -> Facts:
     """What `save` kept."""
     values = json.loads(file.read_text(encoding="utf-8"))
+    # Words that come again are kept once.
+    words: dict[str, str] = {}
     for name, row in _ROWS.items():
         if values[name] is not None:
-            values[name] = [row(*each) for each in values[name]]
+            values[name] = [
+                row(*(words.setdefault(one, one) if type(one) is str else one for one in each)) for each in values[name]
+            ]
     spans = [Span(*each[:8], tuple(each[8]), tuple(each[9]), each[10]) for each in values["spans"]]
     places = values["places"]
     return Facts(**{**values, "spans": spans, "places": None if places is None else frozenset(places)})

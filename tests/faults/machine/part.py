@@ -14,9 +14,21 @@ WORKER = "worker"
 TRANSACTIONAL_WORKER = "transactional_worker"
 MEMBER = "member"
 TRANSACTIONAL_MEMBER = "transactional_member"
+SOUGHT_MEMBER = "sought_member"
+REVIVED_WORKER = "revived_worker"
 RELAY = "relay"
 CONSUMER = "consumer"
-ROLES = (PRODUCER, WORKER, TRANSACTIONAL_WORKER, MEMBER, TRANSACTIONAL_MEMBER, RELAY, CONSUMER)
+ROLES = (
+    PRODUCER,
+    WORKER,
+    TRANSACTIONAL_WORKER,
+    REVIVED_WORKER,
+    MEMBER,
+    TRANSACTIONAL_MEMBER,
+    SOUGHT_MEMBER,
+    RELAY,
+    CONSUMER,
+)
 
 POOL = 12
 """Connections of an engine at most: a transactional handler uses one."""

@@ -10,6 +10,7 @@ from tests.faults.machine.facts import Facts
 from tests.faults.machine.healing import recoveries
 from tests.faults.machine.history import COMMITTED, DIED, ROLLED_BACK, UNCERTAIN
 from tests.faults.machine.runs import Story
+from tests.faults.machine.stage import OF_SOUGHT_GROUP
 from tests.faults.machine.wrong import Wrong
 
 GROUPED = {
@@ -44,6 +45,7 @@ class Report:
         said = Counter(kind for kind, _ in self.story.told.values())
         kinds = Counter(wrong.kind for wrong in self.wrongs)
         found = {name: sum(kinds[kind] for kind in of) for name, of in GROUPED.items()}
+        seen = [effect.id for effect in self.facts.effects if effect.place == OF_SOUGHT_GROUP]
         known = {kind for of in GROUPED.values() for kind in of}
         return {
             "seed": self.seed,
@@ -54,6 +56,9 @@ class Report:
             "runs": len(self.story.runs),
             "effects": len(self.facts.effects),
             "dead letters": len(self.facts.letters),
+            "seeks": len(self.facts.seeks),
+            "seen again": len(seen) - len(set(seen)),
+            "dead letters replayed": sum(row.times - 1 for row in self.facts.arrivals),
             "leases taken over": sum(
                 1
                 for change in self.facts.leases
@@ -97,6 +102,8 @@ class Report:
             "",
             f"{summary['committed']} messages committed, {summary['runs']} runs of handlers,"
             f" {summary['effects']} effects, {summary['dead letters']} dead letters;"
+            f" {summary['seeks']} seeks, after which {summary['seen again']} messages came again;"
+            f" {summary['dead letters replayed']} dead letters replayed;"
             f" {summary['leases taken over']} leases and"
             f" {summary['spans taken over']} spans taken over; {summary['deaths']} processes died by themselves.",
             "",

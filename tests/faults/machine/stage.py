@@ -1,10 +1,12 @@
 """What the machine plays on: queues, one topic, a stream, and the tables of a business beside those of the package.
 
 `business` has a row for every message, written in its transaction: the truth about what must be handled. `effects` is
-written by handlers in their own transaction. Triggers keep what happens to messages: every arrival, every change of a
-lease, every change of a span. These tables are logged on purpose: an unlogged one is empty after a crash of the server,
-and a standby does not have it. Everything here is in the database that is broken, so that it tells the same story as
-the messages do: what was not committed is in neither.
+written by handlers in their own transaction, `seeks` by the operator in that of the seek. Both draw their numbers from
+one sequence: a seek waits for the spans, so that its number stands where it belongs among the effects of its group.
+Triggers keep what happens to messages: every arrival, every change of a lease, every change of a span. These tables are
+logged on purpose: an unlogged one is empty after a crash of the server, and a standby does not have it. Everything here
+is in the database that is broken, so that it tells the same story as the messages do: what was not committed is in
+neither.
 """
 
 from typing import LiteralString, cast
@@ -26,6 +28,8 @@ TIMERS = "timers"
 """Handled by workers, each when it is due."""
 EXACT = "exact"
 """Handled by transactional workers, with an effect, and some publish to `ORDERS` in that transaction."""
+REVIVED = "revived"
+"""Handled by transactional workers; an operator replays its dead letters, some of which then work."""
 OUTWARD = "outward"
 """Relayed to NATS."""
 FACTS = "facts"
@@ -34,12 +38,15 @@ PLAIN_GROUP = "plain"
 EXACT_GROUP = "exact"
 OUT_GROUP = "out"
 """Relays the topic to NATS."""
+SOUGHT_GROUP = "sought"
+"""An operator puts it elsewhere: it reads messages again, or never."""
 
 STREAM = "machine"
 FROM_QUEUE, FROM_TOPIC = "machine.queue", "machine.topic"
 """Subjects in NATS."""
 
 OF_PLAIN_GROUP, OF_EXACT_GROUP = f"{FACTS}/{PLAIN_GROUP}", f"{FACTS}/{EXACT_GROUP}"
+OF_SOUGHT_GROUP = f"{FACTS}/{SOUGHT_GROUP}"
 """Places of runs and effects: the topic is handled once by each group."""
 INBOX = "inbox"
 """The place of effects at the far end."""
@@ -55,7 +62,12 @@ create table business (
 );
 create table versions (key text primary key, version int not null);
 create table effects (
-    seq bigserial primary key, place text not null, message_id uuid not null, key text, version int, pid int not null
+    seq bigserial primary key, place text not null, message_id uuid not null, key text, version int, pid int not null,
+    tick bigint, position bigint
+);
+create index on effects (message_id);
+create table seeks (
+    seq bigint primary key default nextval('effects_seq_seq'), tick bigint not null, position bigint not null
 );
 create table arrivals (message_id uuid not null, place text not null, id bigint not null);
 create table leases (

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 from tests.faults.machine.facts import Facts
 from tests.faults.machine.runs import Story
+from tests.faults.machine.stage import OF_SOUGHT_GROUP
 from tests.faults.machine.wrong import Wrong, wrong
 
 
 def check(story: Story, facts: Facts) -> Iterator[Wrong]:
     """Count effects by place and message, and what handlers published with them."""
-    times = Counter((effect.place, effect.id) for effect in facts.effects)
+    # A group that is sought sees messages again: `sought` knows when.
+    times = Counter((effect.place, effect.id) for effect in facts.effects if effect.place != OF_SOUGHT_GROUP)
     for (place, message), count in times.items():
         if count > 1:
             yield wrong("effect doubled", message, f"{count} effects in {place}", story.of_message(message))

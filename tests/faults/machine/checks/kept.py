@@ -9,10 +9,20 @@ from collections.abc import Iterator
 from tests.faults.machine.facts import Business, Facts
 from tests.faults.machine.history import STUCK
 from tests.faults.machine.runs import Story
-from tests.faults.machine.stage import EXACT, FACTS, INBOX, OF_EXACT_GROUP, OF_PLAIN_GROUP, OUT_GROUP, OUTWARD
+from tests.faults.machine.stage import (
+    EXACT,
+    FACTS,
+    INBOX,
+    OF_EXACT_GROUP,
+    OF_PLAIN_GROUP,
+    OF_SOUGHT_GROUP,
+    OUT_GROUP,
+    OUTWARD,
+    REVIVED,
+)
 from tests.faults.machine.wrong import Wrong, wrong
 
-BY_EFFECT = (EXACT, OF_EXACT_GROUP)
+BY_EFFECT = (EXACT, REVIVED, OF_EXACT_GROUP, OF_SOUGHT_GROUP)
 """Places whose handlers leave an effect: what they said that they did may have been rolled back."""
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from tests.faults.machine.facts import Facts, Lease
 from tests.faults.machine.runs import Run, Story, awake
+from tests.faults.machine.stage import SOUGHT_GROUP
 from tests.faults.machine.wrong import Wrong, wrong
 
 ID_DIGITS = 8
@@ -151,7 +152,7 @@ def _overlapping(story: Story) -> Iterator[Wrong]:
 
 
 def _spans(facts: Facts) -> Iterator[Wrong]:
-    """A span is taken when its lease is over, moved by its owner under its epoch, and never back."""
+    """A span is taken when its lease is over, moved by its owner under its epoch, and never back but by a seek."""
     for change in facts.spans:
         name = f"{change.group} slots from {change.lo}"
         who = writer(change.who)
@@ -160,7 +161,8 @@ def _spans(facts: Facts) -> Iterator[Wrong]:
             if change.at < change.old_until:
                 detail = f"taken from {change.old_owner} {change.old_until - change.at:.3f} s before its lease ended"
                 yield wrong("span stolen", name, detail)
-        if change.new_cursor < change.old_cursor:
+        is_sought = change.group == SOUGHT_GROUP and who is None
+        if change.new_cursor < change.old_cursor and not is_sought:
             yield wrong("cursor moved back", name, f"from {change.old_cursor} to {change.new_cursor} by {change.who!r}")
         elif (
             change.new_cursor != change.old_cursor and who is not None and not (change.old_owner or "").startswith(who)

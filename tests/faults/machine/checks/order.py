@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tests.faults.machine.facts import Facts
 from tests.faults.machine.runs import FINAL, Run, Story
-from tests.faults.machine.stage import BULK
+from tests.faults.machine.stage import BULK, OF_SOUGHT_GROUP, REVIVED
 from tests.faults.machine.wrong import Wrong, wrong
 
 
@@ -24,7 +24,7 @@ def check(story: Story, facts: Facts) -> Iterator[Wrong]:
 def _of_runs(story: Story) -> Iterator[Wrong]:
     by_key: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in story.runs:
-        if run.key is not None and run.version is not None and run.place != BULK:
+        if run.key is not None and run.version is not None and run.place not in (BULK, OF_SOUGHT_GROUP):
             by_key[run.place, run.key].append(run)
     for (place, key), runs in by_key.items():
         first: dict[int, Run] = {}
@@ -47,9 +47,13 @@ def _of_runs(story: Story) -> Iterator[Wrong]:
 
 def _of_effects(story: Story, facts: Facts) -> Iterator[Wrong]:
     latest: dict[tuple[str, str], int] = {}
+    # What died and was replayed comes after those that followed it.
+    late = {row.id for row in facts.business if row.place == REVIVED and row.poison}
     for effect in facts.effects:
         # At the far end messages are handled side by side; their order is that of the stream.
         if effect.key is None or effect.version is None or effect.place.startswith("inbox/"):
+            continue
+        if effect.place == OF_SOUGHT_GROUP or effect.id in late:
             continue
         place = (effect.place, effect.key)
         if effect.version < latest.get(place, 0):

@@ -1,4 +1,8 @@
-"""The members of a topic's groups: one that handles, and one whose handler takes the transaction."""
+"""The members of a topic's groups: one that handles, and two whose handlers take the transaction.
+
+The group of one of these is sought by an operator. What it has seen is told by its effects, which nobody can commit
+whose slots were sought meanwhile.
+"""
 
 import os
 from typing import Any
@@ -8,7 +12,16 @@ from tests.faults.machine.history import Pen
 from tests.faults.machine.part import Part
 from tests.faults.machine.roles.application import Application
 from tests.faults.machine.roles.run import effect, run
-from tests.faults.machine.stage import EXACT_GROUP, FACTS, OF_EXACT_GROUP, OF_PLAIN_GROUP, PLAIN_GROUP, Tables
+from tests.faults.machine.stage import (
+    EXACT_GROUP,
+    FACTS,
+    OF_EXACT_GROUP,
+    OF_PLAIN_GROUP,
+    OF_SOUGHT_GROUP,
+    PLAIN_GROUP,
+    SOUGHT_GROUP,
+    Tables,
+)
 
 CRASHES = 100
 """Processes are killed on purpose: no message is to blame for it."""
@@ -44,4 +57,16 @@ class TransactionalMember(Topic):
 
     async def handle(self, body: dict[str, Any], msg: OutboxMessage, session: OutboxSession) -> None:
         async with run(self.pen, OF_EXACT_GROUP, body, msg.raw_message):
-            await effect(session, OF_EXACT_GROUP, body, os.getpid())
+            await effect(session, OF_EXACT_GROUP, body, os.getpid(), msg.raw_message)
+
+
+class SoughtMember(Topic):
+    """Handles at once what may come again by the thousand."""
+
+    def __init__(self, part: Part, pen: Pen) -> None:
+        super().__init__(part, pen)
+        self.broker.subscriber(topic=FACTS, group=SOUGHT_GROUP, transactional=True, **self.options)(self.handle)
+
+    async def handle(self, body: dict[str, Any], msg: OutboxMessage, session: OutboxSession) -> None:
+        async with run(self.pen, OF_SOUGHT_GROUP, {**body, "seconds": 0.0}, msg.raw_message):
+            await effect(session, OF_SOUGHT_GROUP, body, os.getpid(), msg.raw_message)

@@ -1,10 +1,13 @@
 """The producer: transactions that write a business row and its message, of which some roll back and some are long.
 
+It holds back while too much waits, so that a run ends soon after its faults however slow the computer is.
+
 Versions of a key are counted under a row lock, so that they are numbered in the order of their commits. What is said
 in the history: the ids of a transaction before it begins, and what its COMMIT answered.
 """
 
 import asyncio
+import contextlib
 import json
 import random
 from dataclasses import dataclass, replace
@@ -19,12 +22,19 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox import OutboxBroker
 from tests.faults.machine.history import BEGUN, COMMITTED, ROLLED_BACK, UNCERTAIN, Pen
 from tests.faults.machine.part import Part
-from tests.faults.machine.stage import BULK, EXACT, FACTS, MARK, ORDERS, OUTWARD, TIMERS, Tables
+from tests.faults.machine.stage import BULK, EXACT, FACTS, MARK, ORDERS, OUTWARD, REVIVED, SOUGHT_GROUP, TIMERS, Tables
 
-PLACES = (ORDERS, ORDERS, BULK, TIMERS, EXACT, EXACT, OUTWARD, FACTS, FACTS, FACTS)
+PLACES = (ORDERS, ORDERS, BULK, BULK, TIMERS, EXACT, EXACT, REVIVED, OUTWARD, FACTS, FACTS, FACTS)
 AT_ONCE = 8
 """Transactions that a producer has open at a time: publishers overlap."""
-KEYS = 8
+MOST_WAITING = 500
+"""Messages in the queues together, or in the topic before the slowest group, above which nothing is published."""
+WAITING_SECONDS = 1.0
+_WAITING = text(
+    "select greatest((select count(*) from outbox), (select count(*) from outbox_log where position > ("
+    f"select min(position) from outbox_log_offsets where consumer_group <> '{SOUGHT_GROUP}')))"
+)
+KEYS = 24
 """Names of keys in each place."""
 
 
@@ -34,17 +44,20 @@ class Habit:
 
     keyed: float = 0.6
     rollbacks: float = 0.15
-    long: float = 0.01
+    long: float = 0.004
     """The share of transactions that stay open for seconds."""
     longest: float = 2.5
-    most: int = 3
-    poison: float = 0.02
-    fails: float = 0.06
-    slow: float = 0.004
+    most: int = 8
+    """Messages in a transaction."""
+    poison: float = 0.01
+    revived: float = 0.2
+    """The share of poison where dead letters are replayed."""
+    fails: float = 0.03
+    slow: float = 0.001
     """The share of messages whose handler takes longer than its lease."""
     slow_leases: float = 1.4
     """How many leases such a handler takes."""
-    seconds: float = 0.08
+    seconds: float = 0.04
     """What other handlers take at most."""
 
 
@@ -63,10 +76,12 @@ class Producer:
         )
         self._publishing: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
+        self._is_crowded = False
 
     async def start(self) -> None:
         await self._broker.connect()
         self._publishing = [asyncio.create_task(self._publish()) for _ in range(AT_ONCE)]
+        self._publishing.append(asyncio.create_task(self._look()))
 
     async def stop(self) -> None:
         self._ended.set()
@@ -77,13 +92,22 @@ class Producer:
 
     async def _publish(self) -> None:
         while not self._ended.is_set():
-            await self._transaction()
-            pause = self._chance.uniform(0.0, 2.0 * AT_ONCE / self._part.pace)
-            try:
-                async with asyncio.timeout(pause):
-                    await self._ended.wait()
-            except TimeoutError:
-                pass
+            if not self._is_crowded:
+                await self._transaction()
+            await self._pause(self._chance.uniform(0.0, 2.0 * AT_ONCE / self._part.pace))
+
+    async def _look(self) -> None:
+        """See now and then whether too much waits; what cannot be seen is as it was."""
+        while not self._ended.is_set():
+            with contextlib.suppress(OSError, SQLAlchemyError, TimeoutError):
+                async with self._engine.connect() as connection:
+                    self._is_crowded = (await connection.execute(_WAITING)).scalar_one() > MOST_WAITING
+            await self._pause(WAITING_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
 
     async def _transaction(self) -> None:
         chance, habit = self._chance, self._habit
@@ -114,7 +138,8 @@ class Producer:
 
     async def _message(self, session: AsyncSession, place: str, key: str | None, message_id: UUID) -> None:
         chance, habit = self._chance, self._habit
-        poison = place not in (TIMERS, OUTWARD) and chance.random() < habit.poison
+        share = habit.revived if place == REVIVED else habit.poison
+        poison = place not in (TIMERS, OUTWARD) and chance.random() < share
         is_slow = place not in (OUTWARD, BULK) and chance.random() < habit.slow
         seconds = habit.slow_leases * self._part.lease_seconds if is_slow else chance.uniform(0.0, habit.seconds)
         fails = chance.randint(1, 2) if chance.random() < habit.fails else 0

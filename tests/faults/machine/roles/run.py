@@ -97,12 +97,20 @@ async def run(pen: Pen, place: str, body: Mapping[str, Any], claim: Any) -> Asyn
         finished(pen, place, number, outcome)
 
 
-async def effect(session: AsyncSession, place: str, body: Mapping[str, Any], pid: int) -> None:
-    """Write an effect; nothing in the table keeps a second one out."""
+async def effect(session: AsyncSession, place: str, body: Mapping[str, Any], pid: int, delivery: Any = None) -> None:
+    """Write an effect, with the place in the topic of a delivery; nothing in the table keeps a second one out."""
     await session.execute(
         text(
-            "insert into effects (place, message_id, key, version, pid)"
-            " values (:place, cast(:id as uuid), :key, :version, :pid)"
+            "insert into effects (place, message_id, key, version, pid, tick, position)"
+            " values (:place, cast(:id as uuid), :key, :version, :pid, :tick, :position)"
         ),
-        {"place": place, "id": body["id"], "key": body["key"], "version": body["version"], "pid": pid},
+        {
+            "place": place,
+            "id": body["id"],
+            "key": body["key"],
+            "version": body["version"],
+            "pid": pid,
+            "tick": None if delivery is None else delivery.tick,
+            "position": None if delivery is None else delivery.position,
+        },
     )

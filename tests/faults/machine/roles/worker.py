@@ -1,4 +1,7 @@
-"""The workers of queues: one that handles, in batches too, and one whose handler takes the transaction."""
+"""The workers of queues: one that handles, in batches too, and two whose handlers take the transaction.
+
+The dead letters of one of these are replayed by an operator: what is poison there works now and then.
+"""
 
 import asyncio
 import os
@@ -22,10 +25,12 @@ from tests.faults.machine.roles.run import (
     started,
     verdict,
 )
-from tests.faults.machine.stage import BULK, EXACT, MARK, ORDERS, TIMERS, Tables
+from tests.faults.machine.stage import BULK, EXACT, MARK, ORDERS, REVIVED, TIMERS, Tables
 
 FOLLOWED = 0.1
 """The share of messages of transactional workers that publish another one."""
+CURED = 0.15
+"""The share of runs in which poison works, where dead letters are replayed: two of five live to see it."""
 
 
 class Queues(Application):
@@ -85,3 +90,18 @@ class TransactionalWorker(Queues):
         await record(session, body, parent=parent["id"])
         # No session: it joins the handler's transaction.
         await self.broker.publish(body, ORDERS, headers={MARK: str(name)}, message_id=name)
+
+
+class RevivedWorker(Queues):
+    """Handles in the transaction that settles; whether poison is poison depends on the day."""
+
+    def __init__(self, part: Part, pen: Pen) -> None:
+        super().__init__(part, pen)
+        self._chance = random.Random(part.seed)
+        self.broker.subscriber(REVIVED, max_workers=4, transactional=True, **self.options)(self.handle)
+
+    async def handle(self, body: dict[str, Any], msg: OutboxMessage, session: OutboxSession) -> None:
+        is_cured = body["poison"] and self._chance.random() < CURED
+        today = {**body, "poison": False, "fails": 0} if is_cured else body
+        async with run(self.pen, REVIVED, today, msg.raw_message):
+            await effect(session, REVIVED, body, os.getpid())

@@ -10,9 +10,10 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
+from tests.faults.machine.stage import REVIVED, SOUGHT_GROUP
 from tests.faults.machine.strikes.conftest import Lines
 from tests.faults.machine.strikes.disk import SPACE, DiskFull
-from tests.faults.machine.strikes.operators import REVIVED_QUEUE, SOUGHT_GROUP, Revived, Sought
+from tests.faults.machine.strikes.operators import Revived, Sought
 from tests.faults.machine.strikes.strike import NotHere
 from tests.faults.machine.strikes.striking import Nobody, Tame, striking
 from tests.faults.machine.strikes.upkeep import Upkeep
@@ -50,7 +51,7 @@ async def test_group_is_put_elsewhere(world: World) -> None:
 
 
 async def test_dead_letters_of_one_queue_go_back(world: World) -> None:
-    for queue in (REVIVED_QUEUE, "another"):
+    for queue in (REVIVED, "another"):
         await world.ask(
             f"insert into {DEAD_LETTERS} (original_id, message_id, queue, payload, headers, priority, attempts_count,"
             " deliveries_count, created_at, failed_at, failure_reason)"
@@ -59,7 +60,7 @@ async def test_dead_letters_of_one_queue_go_back(world: World) -> None:
         )
     async with striking(Revived(), world):
         pass
-    assert await world.ask(f"select queue from {OUTBOX}") == [(REVIVED_QUEUE,)]
+    assert await world.ask(f"select queue from {OUTBOX}") == [(REVIVED,)]
     assert await world.ask(f"select queue from {DEAD_LETTERS}") == [("another",)]
     await world.ask(f"delete from {OUTBOX}")
 
