@@ -149,6 +149,10 @@ def test_good_history_passes() -> None:
     assert check(GOOD_EVENTS, GOOD) == []
 
 
+def test_lease_of_a_key_that_has_run_out_may_be_ended_by_who_takes_the_key() -> None:
+    assert check(*facts(leases=[lease(4.1, "m1", (A, 1.0), None, who=OF_B, is_kept=True, key="k")])) == []
+
+
 def facts(**changes: Any) -> tuple[Sequence[Event], Facts]:
     return GOOD_EVENTS, replace(GOOD, **changes)
 
@@ -208,6 +212,11 @@ WRONGS: dict[str, tuple[Any, str, str]] = {
     "deleted by another": (facts(leases=[lease(2.0, "m1", (A, 1.0), None, who=OF_B)]), "settled by a stranger", "m1"),
     "given back by another": (
         facts(leases=[lease(2.0, "m1", (A, 1.0), None, who=OF_B, is_kept=True)]),
+        "settled by a stranger",
+        "m1",
+    ),
+    "a lease of a key ended before its time": (
+        facts(leases=[lease(3.9, "m1", (A, 1.0), None, who=OF_B, is_kept=True, key="k")]),
         "settled by a stranger",
         "m1",
     ),

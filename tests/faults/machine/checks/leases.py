@@ -70,12 +70,14 @@ def _unheard(story: Story) -> _Nobody:
 
 
 def _by_strangers(story: Story, facts: Facts) -> Iterator[Wrong]:
-    """Only the holder settles, renews and gives back."""
+    """Only the holder settles, renews and gives back; whoever takes a key ends leases of it that have run out."""
     for change in facts.leases:
         who = writer(change.who)
         if who is None or change.old_token is None or change.new_token not in (None, change.old_token):
             continue
-        if not change.old_token.startswith(who):
+        is_over = change.old_at is not None and change.at >= change.old_at + facts.lease_seconds
+        is_ended = is_over and change.key is not None and change.new_token is None and not change.is_gone
+        if not change.old_token.startswith(who) and not is_ended:
             what = "deleted" if change.is_gone else "given back" if change.new_token is None else "renewed"
             detail = f"{what} by {change.who!r} while {change.old_token} held it"
             yield wrong("settled by a stranger", change.id, detail, story.of_message(change.id))
