@@ -1,12 +1,12 @@
 """The tables of docs/reliability.md, from the reports in docs/reliability: `python -m tests.faults.machine.page`.
 
 The page is written by hand but for what is between marks, `<!-- begin: runs -->` … `<!-- end: runs -->`. A report is
-the JSON that a run of the machine writes (`make soak MINUTES=60 SEED=1`). `tests/docs/test_reliability_page.py` holds
-the page and the reports together.
+the JSON that a run of the machine writes (`make soak MINUTES=60 SEED=1`); `recovery.json` is what `recovery` measured.
+`tests/docs/test_reliability_page.py` holds the page and the reports together.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,26 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reliability.md"
 REPORTS = ROOT / "docs" / "reliability"
 BEGIN, END = "<!-- begin: runs -->\n", "<!-- end: runs -->"
+RECOVERY = "recovery"
 NONE_YET = "There is no report yet: nobody has put one into `docs/reliability`."
 
 Report = Mapping[str, Any]
 
 
-def reports(folder: Path = REPORTS) -> dict[str, Report]:
+def reports(folder: Path = REPORTS) -> dict[str, Any]:
     """Every report by the name of its file."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
-def tables(found: Mapping[str, Report]) -> list[str]:
+def tables(found: Mapping[str, Any]) -> list[str]:
     """What stands between the marks."""
-    if not found:
-        return [NONE_YET]
-    return [*_runs(found), "", *_broken(found), "", *_faults(found), *_left_out(found)]
+    runs: list[Report] = [report for name, report in found.items() if name != RECOVERY]
+    runs.sort(key=lambda report: (-report["minutes"], report["seed"]))
+    lines = [*_runs(runs), "", *_broken(runs), "", *_faults(runs), "", *_memory(runs[0])] if runs else [NONE_YET]
+    return [*lines, *(["", *_recovery(found[RECOVERY])] if RECOVERY in found else [])]
 
 
-def rewritten(page: str, found: Mapping[str, Report]) -> str:
+def rewritten(page: str, found: Mapping[str, Any]) -> str:
     """The page with these reports."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -42,61 +44,56 @@ def rewritten(page: str, found: Mapping[str, Report]) -> str:
     return "\n".join([f"{before}{begin}", *tables(found), "", f"{end}{after}"])
 
 
-def _runs(found: Mapping[str, Report]) -> list[str]:
+def _runs(runs: Sequence[Report]) -> list[str]:
     lines = [
-        "| run | minutes | seed | messages committed | handlers run | faults | leases taken over | promises broken |",
-        "|---|---|---|---|---|---|---|---|",
+        "| seed | minutes | messages | handlers run | effects | dead letters | faults | taken over: leases, spans |"
+        " promises broken |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, report in found.items():
-        faults = sum(report["faults"].values())
-        cells = [name, f"{report['minutes']:g}", str(report["seed"]), f"{report['committed']:,}"]
-        cells += [f"{report['runs']:,}", f"{faults:,}", f"{report['leases taken over']:,}", str(_wrongs(report))]
-        lines.append(_row(cells))
+    for run in runs:
+        counts = [run["committed"], run["runs"], run["effects"], run["dead letters"], sum(run["faults"].values())]
+        taken = f"{run['leases taken over']:,}, {run['spans taken over']:,}"
+        cells = [str(run["seed"]), f"{run['minutes']:g}", *(f"{count:,}" for count in counts), taken]
+        lines.append(_row([*cells, str(sum(run["wrong"].values()))]))
     return lines
 
 
-def _broken(found: Mapping[str, Report]) -> list[str]:
-    kinds = list(dict.fromkeys(kind for report in found.values() for kind in report["wrong"]))
-    lines = [_row(["broken promises", *found]), _row(["---"] * (len(found) + 1), space="")]
+def _broken(runs: Sequence[Report]) -> list[str]:
+    kinds = dict.fromkeys(kind for run in runs for kind in run["wrong"])
+    rows = [_row([kind, str(sum(run["wrong"].get(kind, 0) for run in runs))]) for kind in kinds]
+    return ["| promise | broken in all runs |", "|---|---|", *rows]
+
+
+def _faults(runs: Sequence[Report]) -> list[str]:
+    times = Counter[str]()
+    for run in runs:
+        times.update(run["faults"])
+    rows = [_row([kind, f"{times[kind]:,}"]) for kind in sorted(times)]
+    left = sorted({f"{kind} ({why})" for run in runs for kind, why in run["faults left out"].items()})
+    said = ["", f"Left out in some runs, where it was not possible: {'; '.join(left)}."] if left else []
+    return ["| fault | times in all runs |", "|---|---|", *rows, *said]
+
+
+def _memory(longest: Report) -> list[str]:
+    rows = [_row([role, str(first), str(last)]) for role, (first, last) in sorted(longest["memory"].items())]
+    head = "| role, in the longest run | megabytes of a process, first third of its life | last third |"
+    return [head, "|---|---|---|", *rows]
+
+
+def _recovery(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [
+        _row([one["fault"], one["driver"], str(one["tries"]), f"{one['half within ms']:,}", f"{one['longest ms']:,}"])
+        for one in found
+    ]
     return [
-        *lines,
-        *(_row([kind, *(str(report["wrong"].get(kind, 0)) for report in found.values())]) for kind in kinds),
+        "| until the next delivery after | driver | tries | half within, ms | longest, ms |",
+        "|---|---|---|---|---|",
+        *rows,
     ]
 
 
-def _faults(found: Mapping[str, Report]) -> list[str]:
-    times: defaultdict[str, int] = defaultdict(int)
-    longest: defaultdict[str, float] = defaultdict(float)
-    halves: defaultdict[str, list[float]] = defaultdict(list)
-    for report in found.values():
-        for kind, count in report["faults"].items():
-            times[kind] += count
-        for kind, recovery in report["recovery"].items():
-            for seconds in recovery["seconds"].values():
-                longest[kind] = max(longest[kind], seconds["max"])
-                halves[kind].append(seconds["p50"])
-    lines = [
-        "| fault | times | half of the time a role worked again within | at the longest |",
-        "|---|---|---|---|",
-    ]
-    for kind in sorted(times):
-        half = f"{max(halves[kind]):.1f} s" if halves[kind] else ""
-        most = f"{longest[kind]:.1f} s" if halves[kind] else ""
-        lines.append(_row([kind, f"{times[kind]:,}", half, most]))
-    return lines
-
-
-def _left_out(found: Mapping[str, Report]) -> list[str]:
-    left = sorted({f"{kind} ({why})" for report in found.values() for kind, why in report["faults left out"].items()})
-    return ["", f"Left out, where it was not possible: {'; '.join(left)}."] if left else []
-
-
-def _wrongs(report: Report) -> int:
-    return sum(report["wrong"].values())
-
-
-def _row(cells: Sequence[str], space: str = " ") -> str:
-    return f"|{space}" + f"{space}|{space}".join(cells) + f"{space}|"
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

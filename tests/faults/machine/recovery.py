@@ -2,17 +2,20 @@
 
 An idle fleet is hit. From the moment at which the fault is over, a message is published as soon as that is possible,
 and it counts until a handler has begun with it. Prints a table: half of the tries took no longer, and the longest.
+`--report docs/reliability/recovery.json` keeps it for `page`.
 
 What is idle shows the worst: a busy worker finds the next message by itself, an idle one needs its connections back.
 """
 
 import argparse
 import asyncio
+import json
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import psycopg
@@ -95,6 +98,7 @@ class Trial:
             return time.monotonic() - over
 
 
+Measured = dict[str, str | int]
 Fault = Callable[[Trial], AbstractAsyncContextManager[float]]
 """Hits, and gives the time at which the fault was over; at the end of its block everything is as it was."""
 
@@ -187,6 +191,7 @@ FAULTS: dict[str, Fault] = {
     f"PostgreSQL down for {LONG_SECONDS:g} s": restarted("immediate", LONG_SECONDS),
     f"line silent for {LONG_SECONDS:g} s": silent,
 }
+IN_FLIGHT = f"worker killed, its message in flight (lease {LEASE_SECONDS:g} s)"
 BEHIND_POOLER: dict[str, Fault] = {"none, behind PgBouncer": nothing, "PgBouncer restarted": pooler_restarted}
 
 
@@ -210,10 +215,8 @@ async def trial(world: World, record: str, driver: str, *, pooled: bool) -> Asyn
         await engine.dispose()
 
 
-async def table(tries: int, drivers: list[str], only: str) -> AsyncIterator[str]:
-    """The lines of the table, one by one."""
-    yield "| fault | driver | tries | half within | longest |"
-    yield "|---|---|---:|---:|---:|"
+async def measured(tries: int, drivers: list[str], only: str) -> AsyncIterator[Measured]:
+    """What was measured, one fault after the other."""
     with PostgresServer.start(settings={"fsync": "off"}) as record:
         for driver in drivers:
             async with World.standing(1, standby=True, pooler=True, nats=False) as world:
@@ -221,22 +224,23 @@ async def table(tries: int, drivers: list[str], only: str) -> AsyncIterator[str]
                 async with trial(world, address, driver, pooled=False) as one:
                     for kind, fault in FAULTS.items():
                         if only in kind:
-                            yield _line(kind, driver, [await one.measure(fault) for _ in range(tries)])
-                    kind = f"worker killed, its message in flight (lease {LEASE_SECONDS:g} s)"
-                    if only in kind:
-                        yield _line(kind, driver, [await in_flight(one) for _ in range(tries)])
+                            yield _measured(kind, driver, [await one.measure(fault) for _ in range(tries)])
+                    if only in IN_FLIGHT:
+                        yield _measured(IN_FLIGHT, driver, [await in_flight(one) for _ in range(tries)])
                 async with trial(world, address, driver, pooled=True) as one:
-                    for kind, fault in {
-                        "none, behind PgBouncer": nothing,
-                        "PgBouncer restarted": pooler_restarted,
-                    }.items():
+                    for kind, fault in BEHIND_POOLER.items():
                         if only in kind:
-                            yield _line(kind, driver, [await one.measure(fault) for _ in range(tries)])
+                            yield _measured(kind, driver, [await one.measure(fault) for _ in range(tries)])
 
 
-def _line(kind: str, driver: str, seconds: list[float]) -> str:
-    half, longest = statistics.median(seconds), max(seconds)
-    return f"| {kind} | {driver} | {len(seconds)} | {half * 1000:.0f} ms | {longest * 1000:.0f} ms |"
+def _measured(kind: str, driver: str, seconds: list[float]) -> Measured:
+    return {
+        "fault": kind,
+        "driver": driver,
+        "tries": len(seconds),
+        "half within ms": round(statistics.median(seconds) * 1000),
+        "longest ms": round(max(seconds) * 1000),
+    }
 
 
 async def main() -> None:
@@ -244,10 +248,15 @@ async def main() -> None:
     parser.add_argument("--tries", type=int, default=TRIES)
     parser.add_argument("--driver", choices=[*SETTINGS, "both"], default="both")
     parser.add_argument("--only", default="", help="faults whose name has this in it")
+    parser.add_argument("--report", type=Path, help="where to keep it")
     given = parser.parse_args()
     drivers = list(SETTINGS) if given.driver == "both" else [given.driver]
-    async for line in table(given.tries, drivers, given.only):
-        print(line, flush=True)
+    found: list[Measured] = []
+    async for one in measured(given.tries, drivers, given.only):
+        found.append(one)
+        print(" | ".join(map(str, one.values())), flush=True)
+    if given.report is not None:
+        given.report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

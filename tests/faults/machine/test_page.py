@@ -14,17 +14,17 @@ REPORT: dict[str, Any] = {
     "minutes": 60.0,
     "committed": 12345,
     "runs": 23456,
+    "effects": 3456,
+    "dead letters": 45,
     "leases taken over": 17,
+    "spans taken over": 18,
     "faults": {"child killed": 3, "line slow": 2},
     "faults left out": {"disk full": "no loop device"},
     "wrong": {"lost": 0, "order": 2},
-    "recovery": {
-        "child killed": {
-            "count": 3,
-            "seconds": {"worker": {"p50": 0.2, "max": 4.0}, "member": {"p50": 1.0, "max": 2.0}},
-        }
-    },
+    "memory": {"worker": [95, 97]},
 }
+SHORT = {**REPORT, "seed": 1, "minutes": 5.0, "faults": {"child killed": 1}, "memory": {"worker": [1, 2]}}
+RECOVERY = [{"fault": "failover", "driver": "asyncpg", "tries": 5, "half within ms": 180, "longest ms": 1216}]
 
 
 def test_where_there_is_no_report_the_page_says_so(tmp_path: Path) -> None:
@@ -32,14 +32,17 @@ def test_where_there_is_no_report_the_page_says_so(tmp_path: Path) -> None:
     assert rewritten(PAGE, {}) == f"before\n<!-- begin: runs -->\n\n{NONE_YET}\n\n<!-- end: runs -->\nafter\n"
 
 
-def test_a_report_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "hour.json").write_text(json.dumps(REPORT))
+def test_reports_are_shown(tmp_path: Path) -> None:
+    for name, report in {"a": SHORT, "b": REPORT, "recovery": RECOVERY}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(report))
     page = rewritten(PAGE, reports(tmp_path))
-    assert "| hour | 60 | 7 | 12,345 | 23,456 | 5 | 17 | 2 |" in page
-    assert "| order | 2 |" in page
-    assert "| child killed | 3 | 1.0 s | 4.0 s |" in page
-    assert "| line slow | 2 |  |  |" in page
+    long = page.index("| 7 | 60 | 12,345 | 23,456 | 3,456 | 45 | 5 | 17, 18 | 2 |")
+    assert long < page.index("| 1 | 5 | 12,345 |")
+    assert "| order | 4 |" in page
+    assert "| child killed | 4 |\n| line slow | 2 |" in page
     assert "disk full (no loop device)" in page
+    assert "| worker | 95 | 97 |" in page
+    assert "| failover | asyncpg | 5 | 180 | 1,216 |" in page
 
 
 def test_it_can_be_written_again() -> None:
