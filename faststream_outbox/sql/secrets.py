@@ -1,7 +1,8 @@
 """Errors without the values that were sent: those are messages and the application's own data.
 
-SQLAlchemy puts a statement's parameters into the text of its errors, and the server may put the row that it refused
-into its details. What Python says of bytes that are no text has all of them. None belongs into a log. Used for whatever is logged or stored of an error.
+SQLAlchemy puts a statement's parameters into the text of its errors, the server may put the row that it refused into
+its details, and what Python says of bytes that are no text has all of them. None of it belongs into a log. Used for
+whatever is logged or stored of an error.
 """
 
 from sqlalchemy.exc import StatementError
