@@ -29,6 +29,8 @@ _STYLES: dict[Mark, str] = {
     "bad": "bold red",
 }
 
+LONGEST_LINE = 1500
+"""Characters of a line that says what is wrong; what was given may have millions."""
 _NUMBER = re.compile(r"[\d,]+\+?|-", re.ASCII)
 
 
@@ -62,10 +64,17 @@ class Printer:
 
     def fault(self, exit: Exit, kind: str, message: str) -> None:
         """Print why there is no answer."""
+        message = "\n".join(map(_cut, message.split("\n")))
         if self.as_json:
             print(document(self.command, exit, None, (kind, message)), flush=True)
         else:
             show([Said(f"Error: {message}", "bad")], console(to_stderr=True))
+
+
+def _cut(line: str) -> str:
+    """A line without its middle, if it is long: what is wrong is said at the beginning, and what to do at the end."""
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]}…{line[-half:]}"
 
 
 def show(blocks: Iterable[Block], to: Console) -> None:
