@@ -19,6 +19,7 @@ from faststream_outbox.cli.here import Here
 from faststream_outbox.cli.moments import parse_length
 from faststream_outbox.cli.place import VARIABLE, Place, Where, find, given
 from faststream_outbox.cli.printing import Printer
+from faststream_outbox.schema.catalog import hidden
 
 Ending = Answer | Exit | Callable[[], None]
 """What to print; the exit code of a command that has said everything already; or what to do after our event loop."""
@@ -200,6 +201,9 @@ class _Running:
                 place = Place(source.engine)
                 if self._needs == "tables":
                     place = await find(source, self._where, connection)
+                    log = None if place.log_tables is None else place.log_tables.log
+                    tables = (place.table, place.dlq_table, log, place.inbox_table)
+                    self.printer.hidden(await hidden(connection, *tables))
             here = Here(place, self.printer, source, self._where)
             try:
                 return await self._action(here, **self._values)

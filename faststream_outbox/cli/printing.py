@@ -62,6 +62,15 @@ class Printer:
         """Print what would happen; beside the answer where that is for a program."""
         show(blocks, console(to_stderr=self.as_json))
 
+    def hidden(self, tables: Sequence[str]) -> None:
+        """Print beside the answer that there may be more than it has."""
+        if tables:
+            said = (
+                f"Row-level security hides rows of {', '.join(tables)} from this role: there may be more of them. "
+                "docs/security.md has the policy that shows them."
+            )
+            show([Said(said, "warning")], console(to_stderr=True))
+
     def fault(self, exit: Exit, kind: str, message: str) -> None:
         """Print why there is no answer."""
         message = "\n".join(map(_cut, message.split("\n")))
