@@ -23,6 +23,8 @@ TimerConflict = Literal["ignore", "extend", "replace"]
 
 MAX_BODY_BYTES = 250_000_000
 """What every driver carries in one statement."""
+MOST_HEADER_VALUES = 1_000_000
+"""Ten times as many are too many for jsonb; and it writes out all digits of 1e308 when it is read."""
 MAX_DELAY = timedelta(days=365_000)
 SMALLINT = range(-32768, 32768)
 SHORT_HEADERS = 500
@@ -157,7 +159,30 @@ def checked_headers(headers: object) -> str | None:
     if "\\u0000" in text and _ESCAPED_NUL.search(text):
         msg = "Headers contain a NUL character, which PostgreSQL cannot store."
         raise InvalidMessage(msg)
+    # Each of them takes two characters at least.
+    if len(text) > 2 * MOST_HEADER_VALUES and _has_more_values(headers, MOST_HEADER_VALUES):
+        msg = f"Headers hold more than {MOST_HEADER_VALUES} values. Put them into the body."
+        raise InvalidMessage(msg)
     return text
+
+
+def _has_more_values(headers: object, most: int) -> bool:
+    """Whether there are more values than so many, at any depth."""
+    count, waiting = 0, [headers]
+    while waiting and count <= most:
+        inner = waiting.pop()
+        if isinstance(inner, list | tuple):
+            count += len(inner)
+            waiting.extend(inner)
+        elif isinstance(inner, Mapping):
+            count += len(inner)
+            waiting.extend(inner.values())
+    return count > most
+
+
+def size_of(text: str) -> int:
+    """Bytes of a text on its way to the server, whatever its letters."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def read_headers(text: str | None) -> dict[str, Any]:

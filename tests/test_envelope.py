@@ -114,6 +114,16 @@ def test_body_beyond_what_drivers_carry_is_refused(monkeypatch: pytest.MonkeyPat
     assert "11 bytes" in refusal(body=b"x" * 11)
 
 
+@pytest.mark.parametrize("many", [[1] * 1_000_000, [[[]]] * 500_001, {str(number): [] for number in range(1_000_000)}])
+def test_headers_of_more_values_than_jsonb_can_hold_are_refused(many: Any) -> None:
+    assert "Put them into the body" in refusal(headers={"a": many})
+
+
+def test_large_headers_of_few_values_are_taken() -> None:
+    stored = checked(envelope(headers={"a": "," * 3_000_000, "b": [0] * 900_000})).headers
+    assert stored is not None
+
+
 def test_headers_become_json() -> None:
     headers = MappingProxyType(
         {"trace": "00-ab", "n": 1, "ratio": 0.5, "none": None, "list": [1, {"ключ": "значение"}]}

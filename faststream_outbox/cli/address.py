@@ -6,12 +6,14 @@ with libpq's options. The connections are named, and give up a server that does 
 
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import unquote
 
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox.cli.exits import Refusal
 from faststream_outbox.connections.address import Address
+from faststream_outbox.options import is_encodable
 
 NAME = "faststream-outbox cli"
 CONNECT_SECONDS = "10"
@@ -36,7 +38,7 @@ def make_engine(dsn: str) -> AsyncEngine:
 def _address(dsn: str) -> Address:
     scheme, _, rest = dsn.partition("://")
     try:
-        if scheme.partition("+")[0] in ("postgresql", "postgres"):
+        if scheme.partition("+")[0] in ("postgresql", "postgres") and _is_text(unquote(dsn)):
             # Without the driver's name, which may be none that an address can have, such as psycopg_async.
             return Address.of(f"postgresql://{rest}")
     except ValueError:
@@ -44,6 +46,11 @@ def _address(dsn: str) -> Address:
     # The text is not repeated: there may be a password in it.
     msg = f"--dsn is no address of PostgreSQL. It looks like this: {_EXAMPLE}"
     raise Refusal(msg)
+
+
+def _is_text(given: str) -> bool:
+    """Whether drivers can send it: they and the functions below them fail at NUL and at lone surrogates."""
+    return "\x00" not in given and is_encodable(given)
 
 
 def _driver(dsn: str) -> str:

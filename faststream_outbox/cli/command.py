@@ -7,7 +7,7 @@ follows progress. Ctrl-C cancels the function, which may answer with how far it 
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from faststream_outbox.cli.here import Here
 from faststream_outbox.cli.moments import parse_length
 from faststream_outbox.cli.place import VARIABLE, Place, Where, find, given
 from faststream_outbox.cli.printing import Printer
+from faststream_outbox.schema.catalog import hidden
 
 Ending = Answer | Exit | Callable[[], None]
 """What to print; the exit code of a command that has said everything already; or what to do after our event loop."""
@@ -107,9 +108,7 @@ def command(
             options = {each: values.pop(each) for each in _SHARED}
             said = {**(context.obj or {}), **shared(**options)}
             printer = Printer(_path(context), as_json=said.pop("as_json", False))
-            for each, bundle in bundles.items():
-                values[each] = bundle(**{part.name: values.pop(part.name) for part in _parameters(bundle)})
-            exit = _run(_Running(action, Where(**said), printer, values, needs))
+            exit = _run(_Running(action, Where(**said), printer, values, bundles, needs))
             if exit:
                 raise typer.Exit(int(exit))
 
@@ -172,16 +171,27 @@ def _run(running: "_Running") -> Exit:
 class _Running:
     """One command, from the connection to the answer."""
 
-    def __init__(self, action: Action, where: Where, printer: Printer, values: dict[str, Any], needs: Needs) -> None:
+    def __init__(
+        self,
+        action: Action,
+        where: Where,
+        printer: Printer,
+        values: dict[str, Any],
+        bundles: Mapping[str, Bundle],
+        needs: Needs,
+    ) -> None:
         self.printer = printer
         self.is_connected = False
         self._action = action
         self._where = where
         self._values = values
+        self._bundles = bundles
         self._needs = needs
 
     async def run(self) -> Ending:
         """Connect, find the tables, and do it."""
+        for each, bundle in self._bundles.items():
+            self._values[each] = bundle(**{part.name: self._values.pop(part.name) for part in _parameters(bundle)})
         if self._needs == "nothing":
             return await self._action(self._where, **self._values)
         source = given(self._where)
@@ -191,6 +201,9 @@ class _Running:
                 place = Place(source.engine)
                 if self._needs == "tables":
                     place = await find(source, self._where, connection)
+                    log = None if place.log_tables is None else place.log_tables.log
+                    tables = (place.table, place.dlq_table, log, place.inbox_table)
+                    self.printer.hidden(await hidden(connection, *tables))
             here = Here(place, self.printer, source, self._where)
             try:
                 return await self._action(here, **self._values)

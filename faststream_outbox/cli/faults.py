@@ -37,6 +37,11 @@ def fault_of(error: BaseException, *, is_connecting: bool) -> Fault | None:
         return Fault(error.exit, kind, str(error))
     if isinstance(error, errors.OutboxError):
         return Fault(_exit_of(error), kind, str(error))
+    if is_connecting and isinstance(error, UnicodeError):
+        # Python says so of the name of a host that is too long, or has two dots in a row.
+        return Fault(
+            Exit.UNREACHABLE, kind, f"The database cannot be reached: its host has no such name: {_said(error)}"
+        )
     state = sqlstate_of(error)
     if _is_of_driver(error) or isinstance(error, OSError | TimeoutError):
         if state is None or state.startswith(_NEVER_CONNECTED):

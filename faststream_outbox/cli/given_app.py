@@ -66,7 +66,11 @@ def _loaded(reference: str) -> object:
         raise Refusal(msg) from error
     for name in path.split("."):
         if not hasattr(found, name):
-            known = [each for each, value in vars(found).items() if _broker_of(value) or _engine_user(value)]
+            known = [
+                each
+                for each, value in getattr(found, "__dict__", {}).items()
+                if _broker_of(value) or _engine_user(value)
+            ]
             msg = f"--app: {module_name!r} has no {name!r}; {nearest(name, known, 'broker, app or outbox')}"
             raise Refusal(msg)
         found = getattr(found, name)

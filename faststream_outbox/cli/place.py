@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, MetaData, Table, inspect
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from faststream_outbox.cli.address import make_engine
@@ -110,14 +111,18 @@ class Described:
 def described(names: Names, where: Where, *, partitioned: bool = False) -> Described:
     """Describe tables of these names."""
     metadata = MetaData(schema=where.schema)
-    return Described(
-        table=None if names.table is None else make_outbox_table(metadata, names.table),
-        dlq_table=None if names.dlq_table is None else make_dlq_table(metadata, names.dlq_table),
-        log_tables=None
-        if names.log is None
-        else make_log_tables(metadata, names.log, where.offsets, partitioned=partitioned),
-        inbox_table=None if names.inbox is None else make_inbox_table(metadata, names.inbox),
-    )
+    try:
+        return Described(
+            table=None if names.table is None else make_outbox_table(metadata, names.table),
+            dlq_table=None if names.dlq_table is None else make_dlq_table(metadata, names.dlq_table),
+            log_tables=None
+            if names.log is None
+            else make_log_tables(metadata, names.log, where.offsets, partitioned=partitioned),
+            inbox_table=None if names.inbox is None else make_inbox_table(metadata, names.inbox),
+        )
+    except InvalidRequestError as error:
+        msg = "Two of --table, --dlq-table, --log, --offsets and --inbox name one table, or one that a log has besides."
+        raise Refusal(msg) from error
 
 
 async def is_partitioned(connection: AsyncConnection, log: str | None, schema: str | None) -> bool:

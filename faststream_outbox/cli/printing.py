@@ -29,6 +29,8 @@ _STYLES: dict[Mark, str] = {
     "bad": "bold red",
 }
 
+LONGEST_LINE = 1500
+"""Characters of a line that says what is wrong; what was given may have millions."""
 _NUMBER = re.compile(r"[\d,]+\+?|-", re.ASCII)
 
 
@@ -60,12 +62,28 @@ class Printer:
         """Print what would happen; beside the answer where that is for a program."""
         show(blocks, console(to_stderr=self.as_json))
 
+    def hidden(self, tables: Sequence[str]) -> None:
+        """Print beside the answer that there may be more than it has."""
+        if tables:
+            said = (
+                f"Row-level security hides rows of {', '.join(tables)} from this role: there may be more of them. "
+                "docs/security.md has the policy that shows them."
+            )
+            show([Said(said, "warning")], console(to_stderr=True))
+
     def fault(self, exit: Exit, kind: str, message: str) -> None:
         """Print why there is no answer."""
+        message = "\n".join(map(_cut, message.split("\n")))
         if self.as_json:
             print(document(self.command, exit, None, (kind, message)), flush=True)
         else:
             show([Said(f"Error: {message}", "bad")], console(to_stderr=True))
+
+
+def _cut(line: str) -> str:
+    """A line without its middle, if it is long: what is wrong is said at the beginning, and what to do at the end."""
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]}…{line[-half:]}"
 
 
 def show(blocks: Iterable[Block], to: Console) -> None:

@@ -108,6 +108,11 @@ class Address:
             hosts = [
                 host._replace(port=ports[place % len(ports)]) for place, host in enumerate(hosts or [Host("", "")])
             ]
+        for host in hosts:
+            if host.port and not (host.port.isascii() and host.port.isdigit() and 0 < int(host.port[:6]) < 65536):
+                # Python would say so in the midst of connecting, and name neither the option nor the address.
+                msg = "listen_dsn has a port that is none: write a number from 1 to 65535, or leave it out."
+                raise InvalidOption(msg)
         return cls(tuple(hosts), {name: value for name, value in given.items() if value})
 
     @property

@@ -130,6 +130,10 @@ def checked_events(given: object) -> "Events":
     return given
 
 
+def _is_type(given: object) -> bool:
+    return isinstance(given, type)
+
+
 class Events:
     """Who hears what."""
 
@@ -141,6 +145,14 @@ class Events:
 
     def subscribe(self, listener: Listener, *types: type[Any]) -> Callable[[], None]:
         """Call `listener` with each event of `types` (all, if none are given); returns what undoes it."""
+        given: object = listener
+        if not callable(given):
+            msg = f"listener must be a function that takes an event, not a {type(given).__name__}."
+            raise InvalidOptionType(msg)
+        for kind in types:
+            if not _is_type(kind):
+                msg = f"types must be classes of events, such as events.Handled, not a {type(kind).__name__}."
+                raise InvalidOptionType(msg)
         for kind in types or get_args(Event):
             self._listeners.setdefault(kind, []).append(listener)
 

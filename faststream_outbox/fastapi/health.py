@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from faststream_outbox.health.asgi import ANSWERS, answer
+from faststream_outbox.health.asgi import ANSWERS, answer, check_routes
 from faststream_outbox.health.health import TIMEOUT
 
 
@@ -15,6 +15,7 @@ def health_router(source: Any, *, timeout: float = TIMEOUT, prefix: str = "") ->
     timeout: seconds that the database may take to answer.
     prefix: stands before each path.
     """
+    check_routes(timeout, prefix)
     router = APIRouter(prefix=prefix)
     for path in ANSWERS:
         router.add_api_route(path, _endpoint(source, path, timeout), methods=["GET", "HEAD"], include_in_schema=False)

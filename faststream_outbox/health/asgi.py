@@ -7,8 +7,9 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from faststream_outbox.errors import InvalidOption
 from faststream_outbox.health.health import TIMEOUT, Checks, Health, checks_of
-from faststream_outbox.options import check_seconds
+from faststream_outbox.options import check_seconds, check_text
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -26,8 +27,17 @@ def health_routes(source: Any, *, timeout: float = TIMEOUT, prefix: str = "") ->
     timeout: seconds that the database may take to answer.
     prefix: stands before each path.
     """
-    check_seconds("timeout", timeout, zero=True)
+    check_routes(timeout, prefix)
     return [(f"{prefix}{path}", application(source, path, timeout)) for path in ANSWERS]
+
+
+def check_routes(timeout: object, prefix: object) -> None:
+    """Refuse what can be no timeout, and no beginning of a path."""
+    check_seconds("timeout", timeout, zero=True)
+    check_text("prefix", prefix)
+    if prefix and not str(prefix).startswith("/"):
+        msg = f"prefix stands before each path, so it begins with a slash, as in '/outbox': not {prefix!r}."
+        raise InvalidOption(msg)
 
 
 async def answer(source: Any, path: str, timeout: float = TIMEOUT) -> tuple[bool, dict[str, Any]]:

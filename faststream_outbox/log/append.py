@@ -22,7 +22,7 @@ from faststream_outbox.connections.caller import (
     caller_connection,
     caller_connection_sync,
 )
-from faststream_outbox.envelope import MAX_BODY_BYTES
+from faststream_outbox.envelope import MAX_BODY_BYTES, size_of
 from faststream_outbox.errors import InvalidMessage, InvalidOption, MissingRight, OutboxError
 from faststream_outbox.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox.schema.log_tables import LogNames, LogTables
@@ -228,7 +228,7 @@ def _checked(messages: Sequence[OutboxMessage], on_duplicate: str) -> list[Check
         msg = f"on_duplicate must be 'error' or 'ignore', not {on_duplicate!r}."
         raise InvalidOption(msg)
     rows = [checked(message) for message in messages]
-    size = sum(len(row.payload or row.body or "") + len(row.metadata) for row in rows)
+    size = sum(_size(row) for row in rows)
     if size > MAX_BODY_BYTES:
         msg = (
             f"The messages of this call have {size} bytes together; {MAX_BODY_BYTES} fit. Publish them in smaller "
@@ -236,6 +236,11 @@ def _checked(messages: Sequence[OutboxMessage], on_duplicate: str) -> list[Check
         )
         raise InvalidMessage(msg)
     return rows
+
+
+def _size(row: CheckedMessage) -> int:
+    content = size_of(row.payload) if row.payload is not None else len(row.body or b"")
+    return content + size_of(row.metadata)
 
 
 def _append(

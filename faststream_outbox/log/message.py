@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from faststream_outbox.envelope import MAX_BODY_BYTES
+from faststream_outbox.envelope import MAX_BODY_BYTES, size_of
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.log.sharing.slots import checked_uri, slot_of
 from faststream_outbox.options import is_encodable
@@ -66,7 +66,7 @@ def checked(message: OutboxMessage) -> CheckedMessage:
         body = bytes(payload)
     else:
         text = _as_json(payload, "The payload")
-    size = len(body) if body is not None else len(text or "")
+    size = len(body) if body is not None else size_of(text or "")
     if size > MAX_BODY_BYTES:
         msg = f"The payload has {size} bytes; {MAX_BODY_BYTES} fit. Store it elsewhere and send its name."
         raise InvalidMessage(msg)

@@ -14,7 +14,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.connections.caller import AnySession, Rows
-from faststream_outbox.errors import LeaseLost
+from faststream_outbox.errors import InvalidOptionType, LeaseLost
 from faststream_outbox.events import Events
 from faststream_outbox.log.deferral.parked import DeferredMessage
 from faststream_outbox.log.message import OutboxMessage
@@ -31,6 +31,7 @@ from faststream_outbox.queue import clock
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.queue.worker import Worker
+from faststream_outbox.schema.given import check_tables
 from faststream_outbox.schema.names import quoted_name
 from faststream_outbox.sql.log_rows import ReadMessage
 from faststream_outbox.sql.rows import column
@@ -70,6 +71,11 @@ class FakeOutboxClient(OutboxClient):
         events: Events | None = None,
         last_exception_renderer: Renderer | None = None,
     ) -> None:
+        check_tables(table, dlq_table)
+        given: object = log_table
+        if given is not None and not isinstance(given, Table):
+            msg = f"log_table must be the Table of a log, make_log_tables(…).log, not a {type(given).__name__}."
+            raise InvalidOptionType(msg)
         self.database = database or MemoryDatabase()
         self.tables = self.database.tables(table)
         self.log = self.database.log("" if log_table is None else quoted_name(log_table))

@@ -13,6 +13,7 @@ from faststream.opentelemetry.consts import ERROR_TYPE, MESSAGING_DESTINATION_PU
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, MeterProvider, Observation
 
+from faststream_outbox.errors import InvalidOptionType
 from faststream_outbox.metrics.recorder import Recorder, Status, Tags
 from faststream_outbox.metrics.sample import Reading
 from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
@@ -37,6 +38,8 @@ class OpenTelemetryRecorder(Recorder):
         sample_every: float | None = None,
     ) -> None:
         super().__init__(sample_every)
+        _check(meter_provider, "meter_provider", MeterProvider)
+        _check(meter, "meter", Meter)
         self._place: object = meter or meter_provider or metrics.get_meter_provider()
         if meter is None:
             meter = metrics.get_meter("faststream_outbox", meter_provider=meter_provider, schema_url=OTEL_SCHEMA)
@@ -164,3 +167,9 @@ def _histogram(meter: Meter, name: str, unit: str, series: Series) -> Histogram:
 
 def _failure(tags: Tags) -> dict[str, str]:
     return {ERROR_TYPE: tags["exception_type"]} if tags.get("exception_type") else {}
+
+
+def _check(given: object, name: str, kind: type) -> None:
+    if given is not None and not isinstance(given, kind):
+        msg = f"{name} must be a {kind.__name__} of opentelemetry.metrics, not a {type(given).__name__}."
+        raise InvalidOptionType(msg)

@@ -14,11 +14,12 @@ from faststream.prometheus.manager import MetricsManager
 from faststream.prometheus.types import ProcessingStatus, PublishingStatus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.metrics.recorder import Recorder, Status, Tags
 from faststream_outbox.metrics.sample import Reading
 from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
 from faststream_outbox.metrics.series import ALL_SERIES, Series
+from faststream_outbox.options import check_text
 
 __all__ = ["PrometheusRecorder"]
 
@@ -45,6 +46,7 @@ class PrometheusRecorder(Recorder):
         sample_every: float | None = None,
     ) -> None:
         super().__init__(sample_every)
+        _check(registry, app_name, metrics_prefix, received_messages_size_buckets, custom_labels)
         self._custom = dict(custom_labels or {})
         self._app_name = app_name or metrics_prefix
         names = ("app_name", "broker", *self._custom)
@@ -159,3 +161,27 @@ def _same(there: object, name: str, labels: tuple[str, ...]) -> Metric:
         "Give all recorders of a registry the same custom_labels, or each its own metrics_prefix."
     )
     raise InvalidOption(msg)
+
+
+def _check(registry: object, app_name: object, prefix: object, buckets: object, labels: object) -> None:
+    """Refuse what Prometheus would refuse in words of its own, or only when something is counted."""
+    if not isinstance(registry, CollectorRegistry):
+        msg = f"registry must be a CollectorRegistry of prometheus_client, not a {type(registry).__name__}."
+        raise InvalidOptionType(msg)
+    check_text("app_name", app_name)
+    check_text("metrics_prefix", prefix)
+    if labels is not None and not isinstance(labels, Mapping):
+        msg = f"custom_labels must be a mapping of names to texts or functions, not a {type(labels).__name__}."
+        raise InvalidOptionType(msg)
+    for name, value in (labels or {}).items():
+        check_text("each name of custom_labels", name)
+        if not callable(value):
+            check_text(f"the value of {name!r} in custom_labels", value)
+    if buckets is None:
+        return
+    if not isinstance(buckets, Sequence) or not all(isinstance(each, int | float) for each in buckets):
+        msg = f"received_messages_size_buckets must be a list of numbers of bytes, not {type(buckets).__name__}."
+        raise InvalidOptionType(msg)
+    if not buckets or [*buckets] != sorted(set(buckets)):
+        msg = f"received_messages_size_buckets must grow from one to the next, not {buckets!r}."
+        raise InvalidOption(msg)

@@ -7,7 +7,7 @@ visit. Reads like the rows that it stands for. Made by the broker for `publish_b
 from collections.abc import Sequence
 from typing import overload
 
-from faststream_outbox.envelope import CheckedEnvelope, checked_body
+from faststream_outbox.envelope import CheckedEnvelope, checked_body, size_of
 
 
 class Alike(Sequence[CheckedEnvelope]):
@@ -40,5 +40,5 @@ class Alike(Sequence[CheckedEnvelope]):
 
     def sizes(self) -> list[int]:
         """The bytes of each message."""
-        headers = len(self.row.headers or "")
+        headers = size_of(self.row.headers or "")
         return [headers + size for size in map(len, self.payloads)]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from faststream_outbox.envelope import MAX_BODY_BYTES, CheckedEnvelope, Envelope, checked, checked_headers
+from faststream_outbox.envelope import MAX_BODY_BYTES, CheckedEnvelope, Envelope, checked, checked_headers, size_of
 from faststream_outbox.errors import InvalidMessage
 from faststream_outbox.publish.alike import Alike
 from faststream_outbox.publish.ids import random_ids
@@ -46,7 +46,7 @@ def checked_batch(envelopes: Iterable[Envelope | CheckedEnvelope]) -> Sequence[C
 
 
 def _sizes(rows: Sequence[CheckedEnvelope]) -> list[int]:
-    return rows.sizes() if isinstance(rows, Alike) else [len(row.payload) + len(row.headers or "") for row in rows]
+    return rows.sizes() if isinstance(rows, Alike) else [len(row.payload) + size_of(row.headers or "") for row in rows]
 
 
 def _checked_each(envelopes: Iterable[Envelope | CheckedEnvelope]) -> Iterator[CheckedEnvelope]:

@@ -6,7 +6,7 @@ connecting. The queries run on PostgreSQL 15 and later. Called by `schema.check`
 
 from typing import Any
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Row, Table, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faststream_outbox.schema.names import quoted
@@ -185,6 +185,22 @@ _SURROUNDINGS = text("""
       FROM pg_catalog.pg_class c
      WHERE c.oid = CAST(:oid AS oid)
 """)
+
+
+_SECURED = text("""
+    SELECT n.place FROM unnest(CAST(:names AS text[])) WITH ORDINALITY AS n (name, place)
+     WHERE row_security_active(to_regclass(n.name))
+""")
+
+
+async def hidden(connection: AsyncConnection, *tables: Table | None) -> list[str]:
+    """Names of those of these tables of which policies hide rows from whoever asks; one question where none does."""
+    given = [table for table in tables if table is not None]
+    names = [quoted(table.name, table.schema) for table in given]
+    secured = (await connection.execute(_SECURED, {"names": names})).scalars().all()
+    suspects = [given[place - 1] for place in secured]
+    found = [(table.name, await read(connection, table.name, table.schema)) for table in suspects]
+    return [name for name, one in found if isinstance(one, Found) and one.surroundings.hides_rows]
 
 
 async def read(

@@ -1,7 +1,8 @@
 """Errors without the values that were sent: those are messages and the application's own data.
 
-SQLAlchemy puts a statement's parameters into the text of its errors, and the server may put the row that it refused
-into its details. Neither belongs into a log. Used for whatever is logged or stored of an error.
+SQLAlchemy puts a statement's parameters into the text of its errors, the server may put the row that it refused into
+its details, and what Python says of bytes that are no text has all of them. None of it belongs into a log. Used for
+whatever is logged or stored of an error.
 """
 
 from sqlalchemy.exc import StatementError
@@ -36,6 +37,9 @@ def said(error: BaseException | None) -> str:
         elif isinstance(error, StatementError):
             # SQLAlchemy's errors around asyncpg's have the details on the lines below.
             text = f"{type(error).__name__}({(str(origin).splitlines() or [''])[0]!r})"
+        elif isinstance(error, UnicodeError):
+            # Its repr has all of what could not be read, which is a body.
+            text = f"{type(error).__name__}({str(error)!r})"
         else:
             text = _with_words(repr(error), error.args)
     except Exception as problem:  # noqa: BLE001 - the user's own class; the log must not fail

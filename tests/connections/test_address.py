@@ -103,3 +103,11 @@ def test_what_is_no_address_is_refused(dsn: str) -> None:
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(Address.of("postgresql://app:secret@db/"))
+
+
+@pytest.mark.parametrize(
+    "place", ["h:0/x", "h:65536/x", "h:-1/x", "h:a/x", "h:٣/x", "h:" + "9" * 5000 + "/x", "h/x?port=a"]
+)
+def test_port_that_is_none_is_refused(place: str) -> None:
+    with pytest.raises(InvalidOption, match="port"):
+        Address.of(f"postgresql://{place}")

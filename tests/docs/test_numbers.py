@@ -41,6 +41,7 @@ SHORT_LOOK = SHORT_LEASE / 2 * (1 + claim_plan.JITTER)
 SAID: list[tuple[str, str]] = [
     ("publishing", f"One INSERT for up to {rows.MOST_ROWS:,} messages or {by(10**6, rows.MOST_BYTES)} MB"),
     ("publishing", f"More than {by(10**6, envelope.MAX_BODY_BYTES)} million bytes of bodies and headers in one call"),
+    ("publishing", f"Headers of more than {envelope.MOST_HEADER_VALUES:,} values"),
     ("publishing", f"an `activate_in` of more than {envelope.MAX_DELAY.days:,} days"),
     ("publishing", f"a number from {envelope.SMALLINT.start} to {envelope.SMALLINT.stop - 1}"),
     ("publishing", f"one of more than {tables.NAME_LENGTH} characters"),

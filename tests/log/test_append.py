@@ -178,6 +178,11 @@ async def test_call_that_is_too_large_is_refused(rig: LogRig, monkeypatch: pytes
             await rig.outbox.publish(session, half, OutboxMessage("k", "x" * 60))
         with pytest.raises(InvalidMessage, match="bytes"):
             await rig.outbox.publish(session, OutboxMessage("k", 1, {"a": "x" * 100}))
+        # Letters of two bytes.
+        with pytest.raises(InvalidMessage, match="bytes"):
+            await rig.outbox.publish(session, OutboxMessage("k", "ł" * 60))
+        with pytest.raises(InvalidMessage, match="bytes"):
+            await rig.outbox.publish(session, OutboxMessage("k", 1, {"a": "ł" * 60}))
         assert (await rig.outbox.publish(session, half)).positions == (1,)
 
 

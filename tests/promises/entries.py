@@ -3,16 +3,13 @@
 An entry is called with all of its arguments by name. What writes, writes in a transaction that is never committed.
 """
 
-import asyncio
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Engine, MetaData, Table
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy import MetaData
+from sqlalchemy.ext.asyncio import AsyncSession
 
 import faststream_outbox as package
 from faststream_outbox import OutboxBroker
@@ -24,76 +21,12 @@ from faststream_outbox.log import Outbox, OutboxMessage, Token, slot_of
 from faststream_outbox.overview import Overview, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, cancel_timer_sync, publish, publish_sync
 from faststream_outbox.queue import Dead, DeadLetters, OutboxClient, Retry, Selection, Worker, WorkerOptions
-from faststream_outbox.relay import RelayMessage, Result
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox.schema.log_tables import make_log_tables
+from tests.promises.entry import Entry, Nowhere, Place, defaults, own
+from tests.promises.telling_entries import telling
 
 DAY = timedelta(days=1)
 ALL = Selection(everything=True)
-
-
-class Entry(NamedTuple):
-    """A public name, or a method of one."""
-
-    name: str
-    call: Callable[..., Any]
-    good: Mapping[str, Any]
-
-
-class Nowhere:
-    """A transport that nobody starts."""
-
-    async def start(self) -> None:
-        raise AssertionError
-
-    async def stop(self) -> None:
-        raise AssertionError
-
-    async def send(self, messages: Sequence[RelayMessage]) -> Sequence[Result]:
-        raise AssertionError(messages)
-
-
-class Place:
-    """The tables, and what entries are called on."""
-
-    def __init__(
-        self, engine: AsyncEngine, sync_engine: Engine, tables: tuple[Table, Table, Table], log_tables: LogTables
-    ) -> None:
-        self.engine, self.sync_engine, self.log_tables = engine, sync_engine, log_tables
-        self.table, self.dlq_table, self.inbox_table = tables
-        self.broker = self.make_broker()
-        self.client = OutboxClient(engine, self.table, dlq_table=self.dlq_table, log=None)
-        self.letters = DeadLetters(self.client)
-        self.outbox = Outbox(engine, tables=log_tables, listen=False)
-        self.overview = Overview(
-            engine, table=self.table, dlq_table=self.dlq_table, log_tables=log_tables, inbox_table=self.inbox_table
-        )
-
-    def make_broker(self, **options: Any) -> OutboxBroker:
-        given = {"engine": self.engine, "outbox_table": self.table, "dlq_table": self.dlq_table, "logger": None}
-        return OutboxBroker(**{**given, "log_tables": self.log_tables} | options)
-
-    async def close(self) -> None:
-        await self.overview.close()
-        await self.outbox.cleanup()
-        await self.broker.stop()
-
-    def in_session(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The same with a session whose transaction is not committed."""
-
-        async def within(**arguments: Any) -> None:
-            async with AsyncSession(self.engine) as session:
-                await call(session=session, **arguments)
-
-        return within
-
-    def in_sync_session(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The same without an event loop."""
-
-        def within(**arguments: Any) -> None:
-            with Session(self.sync_engine) as session:
-                call(session=session, **arguments)
-
-        return within
 
 
 def entries(place: Place) -> Iterator[Entry]:
@@ -102,6 +35,7 @@ def entries(place: Place) -> Iterator[Entry]:
     yield from publishing(place)
     yield from operating(place)
     yield from topics(place)
+    yield from telling(place)
 
 
 def descriptions(place: Place) -> Iterator[Entry]:
@@ -123,19 +57,19 @@ def descriptions(place: Place) -> Iterator[Entry]:
     yield Entry("ExponentialRetry", package.ExponentialRetry, bounds | grown)
     days = dict.fromkeys(("messages", "dead_letters", "group_expires_after", "every"), DAY)
     yield Entry("Retention", package.Retention, days)
-    yield Entry("WorkerOptions", WorkerOptions, _defaults(WorkerOptions) | {"batch": True})
-    yield Entry("Limits", Limits, _defaults(Limits))
-    yield Entry("Dead", Dead, _defaults(Dead))
-    yield Entry("Retry", Retry, _defaults(Retry))
-    yield Entry("Selection", Selection, _defaults(Selection))
+    yield Entry("WorkerOptions", WorkerOptions, defaults(WorkerOptions) | {"batch": True})
+    yield Entry("Limits", Limits, defaults(Limits))
+    yield Entry("Dead", Dead, defaults(Dead))
+    yield Entry("Retry", Retry, defaults(Retry))
+    yield Entry("Selection", Selection, defaults(Selection))
     yield Entry("BasicAuth", BasicAuth, {"passwords": {"ann": "a long word"}, "realm": "x"})
     yield Entry("BearerAuth", BearerAuth, {"tokens": {"a long token": "ann"}})
     yield Entry("hide_fields", lambda patterns, mask: hide_fields(patterns, mask=mask), {"patterns": "a", "mask": "x"})
     tables_of_broker = {"outbox_table": place.table, "dlq_table": place.dlq_table, "log_tables": place.log_tables}
-    yield Entry("OutboxBroker", place.make_broker, _own(OutboxBroker) | {"engine": place.engine} | tables_of_broker)
+    yield Entry("OutboxBroker", place.make_broker, own(OutboxBroker) | {"engine": place.engine} | tables_of_broker)
     yield Entry("OutboxRouter", package.OutboxRouter, {"prefix": "q", "handlers": ()})
     yield Entry("TestOutboxBroker", lambda broker: package.TestOutboxBroker(broker), {"broker": place.broker})
-    of_client = {"engine": place.engine, "table": place.table, **_defaults(OutboxClient)}
+    of_client = {"engine": place.engine, "table": place.table, **defaults(OutboxClient)}
     del of_client["connections"]  # of tests
     yield Entry("OutboxClient", OutboxClient, of_client)
     of_worker = {"queues": "q", "handle": print, "name": "n", "options": WorkerOptions()}
@@ -194,7 +128,7 @@ def publishing(place: Place) -> Iterator[Entry]:
     publisher = {"queue": "q", "headers": {"a": "b"}, "reply_to": "r", "key": "k", "priority": 1}
     yield Entry("OutboxBroker.publisher", lambda **given: place.make_broker().publisher(**given), publisher)
     yield Entry("OutboxRoutePublisher", package.OutboxRoutePublisher, publisher)
-    options = _own(OutboxBroker.subscriber)
+    options = own(OutboxBroker.subscriber)
     of_queue = {name: value for name, value in options.items() if name not in ("topic", "group", "start")}
     subscriber = lambda **given: place.make_broker().subscriber(**given)(lambda body: None)  # noqa: E731
     yield Entry("OutboxBroker.subscriber", subscriber, of_queue | {"queues": "q"})
@@ -204,7 +138,7 @@ def publishing(place: Place) -> Iterator[Entry]:
         package.OutboxRouter(handlers=[package.OutboxRoute(lambda body: None, **given)])
     )
     yield Entry("OutboxRoute", route, of_queue | {"queues": "q"})
-    relay = {name: value for name, value in _own(OutboxBroker.relay).items() if name not in ("topic", "group", "start")}
+    relay = {name: value for name, value in own(OutboxBroker.relay).items() if name not in ("topic", "group", "start")}
     to = Nowhere()
     yield Entry(
         "OutboxBroker.relay", lambda **given: place.make_broker().relay(**given), relay | {"queues": "q", "to": to}
@@ -260,7 +194,7 @@ def topics(place: Place) -> Iterator[Entry]:
             message.metadata = message.metadata | {"event_id": event_id}
         await outbox.publish(session, message)
 
-    of_outbox = _defaults(Outbox) | {"session_pool": place.engine}
+    of_outbox = defaults(Outbox) | {"session_pool": place.engine}
     yield Entry("Outbox", Outbox, of_outbox)
     yield Entry("slot_of", slot_of, {"uri": "a"})
     message = {"uri": "u", "payload": 1, "metadata": {"a": 1}, "event_id": "e"}
@@ -295,35 +229,3 @@ def topics(place: Place) -> Iterator[Entry]:
     received = {"message_id": "m", "source": "s"}
     yield Entry("Inbox.receive", receive, received)
     yield Entry("SyncInbox.receive", receive_sync, received)
-
-
-def _defaults(call: Any) -> dict[str, Any]:
-    parameters = inspect.signature(call).parameters.values()
-    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    factories = (inspect.Parameter.empty, getattr(inspect, "_empty", None))
-    return {
-        each.name: each.default
-        for each in parameters
-        if each.kind not in kinds and each.default not in factories and "factory" not in repr(each.default)
-    }
-
-
-def _own(call: Any) -> dict[str, Any]:
-    """Defaults of options that are ours; FastStream's are its own."""
-    theirs = {"self", "codec", "decoder", "parser", "dependencies", "middlewares", "routers", "schema", "tags"}
-    foreign = {"security", "logger", "log_level", "apply_types", "serializer", "provider", "context", "ack_policy"}
-    about = {"include_in_schema", "title", "description", "specification", "specification_url", "protocol", "no_reply"}
-    given = _defaults(call)
-    return {
-        name: value
-        for name, value in given.items()
-        if name not in theirs | foreign | about and not name.startswith("_") and "EMPTY" not in repr(value)
-    }
-
-
-async def called(entry: Entry, **odd: Any) -> None:
-    """Call an entry with all of its arguments, of which these are others."""
-    result = entry.call(**{**entry.good, **odd})
-    if inspect.isawaitable(result):
-        async with asyncio.timeout(30):
-            await result

@@ -4,6 +4,7 @@ Never with an error of a driver or of Python that came from the depths, and neve
 """
 
 import importlib
+import pkgutil
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,15 +19,20 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox import make_inbox_table
+import faststream_outbox as package
+from faststream_outbox import events, make_inbox_table
 from faststream_outbox.errors import OutboxError
 from faststream_outbox.schema.log_tables import LogTables, make_log_tables
 from tests.cases import case
-from tests.promises.entries import Entry, Place, called, entries
+from tests.promises.entries import entries
+from tests.promises.entry import Entry, Place, called
 from tests.tables import all_existing
 
 REPOSITORY = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+MODULES = [each for each in pkgutil.iter_modules(package.__path__) if each.name != "__main__"]
 
 
 class Unhashable:
@@ -148,7 +154,7 @@ async def test_an_argument_of_any_kind_is_taken_or_named_at_length(data: st.Data
     assert [*await complaints(entry, argument, data.draw(ANYTHING))] == []
 
 
-ELSEWHERE = {
+ELSEWHERE: dict[str, dict[str, str]] = {
     "": {
         "Envelope": "tests/test_envelope.py",
         "MetricsRecorder": "tests/events/test_events.py",
@@ -168,6 +174,23 @@ ELSEWHERE = {
         "serve": "tests/dashboard/promises/test_door.py",
     },
     "doctor": dict.fromkeys(("JSON", "SEVERITIES", "Finding", "Severity", "worst"), "tests/doctor/test_doctor.py"),
+    "events": {
+        **dict.fromkeys(events.__all__, "tests/events/test_types.py"),
+        "Listener": "tests/events/test_events.py",
+    },
+    "fastapi": dict.fromkeys(
+        (
+            "Context",
+            "ContextRepo",
+            "InboxSession",
+            "Logger",
+            "OutboxBatchMessage",
+            "OutboxMessage",
+            "OutboxProducer",
+            "OutboxSession",
+        ),
+        "tests/fastapi/test_router.py",
+    ),
     "health": dict.fromkeys(("Checks", "Health"), "tests/health/test_asgi.py"),
     "inbox": {
         **dict.fromkeys(("SESSION", "Answer", "Receipt"), "tests/inbox/test_receiver.py"),
@@ -179,6 +202,7 @@ ELSEWHERE = {
         **dict.fromkeys(("Delivery", "Dispatched", "Subscriber", "DeferredMessage"), "tests/log/test_dispatching.py"),
         **dict.fromkeys(("Cursor", "LogTables", "SequenceBehind"), "tests/log/ordering/test_timeline.py"),
     },
+    "metrics": {"MetricsRecorder": "tests/events/test_events.py"},
     "overview": {
         **dict.fromkeys(("BlockedKey", "GapOwner", "GapStatus", "SlotStatus"), "tests/overview/test_topics.py"),
         **dict.fromkeys(("MessageStatus", "TimerStatus", "Unprocessed"), "tests/overview/test_message.py"),
@@ -192,12 +216,35 @@ ELSEWHERE = {
         **dict.fromkeys(("NoRetry", "RetryStrategyProto"), "tests/outcomes/test_retry.py"),
         **dict.fromkeys(("pause", "paused", "resume"), "tests/queue/admin/test_pause.py"),
     },
+    "relay": {
+        **dict.fromkeys(
+            ("Refused", "Relay", "Result", "Sent", "Transport", "Unavailable"), "tests/relay/test_relay.py"
+        ),
+        "RelayStatus": "tests/relay/test_status.py",
+    },
     "schema": {
         **dict.fromkeys(("Difference", "find_differences", "validate_schema"), "tests/schema/test_check.py"),
         **dict.fromkeys(("Names", "checked_identifier"), "tests/schema/test_tables.py"),
     },
+    "testing": {},
 }
+del ELSEWHERE["events"]["Events"]
 """Public names that are no way in, such as types of answers, or whose tests are elsewhere."""
+
+
+OTHERS = {
+    "annotations": "types of parameters",
+    "broker": "the same names as those of the package",
+    "opentelemetry": "a middleware of FastStream's, with its options",
+    "prometheus": "a middleware of FastStream's, with its options",
+    "sql": "of the package alone",
+}
+"""Modules with a list of names that have no way in of their own."""
+
+
+def test_every_public_module_is_here() -> None:
+    modules = {each.name: importlib.import_module(f"faststream_outbox.{each.name}") for each in MODULES}
+    assert {name for name, module in modules.items() if hasattr(module, "__all__")} == {*ELSEWHERE, *OTHERS} - {""}
 
 
 async def test_every_public_name_is_tried_here_or_elsewhere(place: Place) -> None:

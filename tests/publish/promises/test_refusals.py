@@ -175,6 +175,9 @@ async def test_call_that_is_too_large_is_refused(
             await publish(connection, table, half, half)
         with pytest.raises(InvalidMessage, match="bytes"):
             await publish(connection, table, Envelope(queue="orders", body=b"", headers={"a": "x" * 100}))
+        with pytest.raises(InvalidMessage, match="bytes"):
+            # Letters of two bytes.
+            await publish(connection, table, Envelope(queue="orders", body=b"", headers={"a": "ł" * 60}))
         assert statements == []
         assert await publish(connection, table, half) == [1]
 
