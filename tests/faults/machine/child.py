@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from faststream_outbox.connections.opening import PATIENCE
 from tests.faults.child import READY, say
 from tests.faults.machine.history import BEAT, BORN, ENDED, Pen
 from tests.faults.machine.part import (
@@ -31,7 +32,7 @@ from tests.faults.machine.part import (
 
 MUTATION = "OUTBOX_MUTATION"
 BEAT_SECONDS = 0.25
-SETTLING_SECONDS = 2.0
+SETTLING_SECONDS = PATIENCE + 2.0
 """How long what was stopped may take to be gone."""
 
 PLAYED_BY = {
