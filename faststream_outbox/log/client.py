@@ -113,6 +113,8 @@ class LogClient:
         self.calls = Calls(uuid4().hex, self._by_group, self.unsettle)
         self.ending: set[asyncio.Task[None]] = set()
         """Workers that are on their way out."""
+        self.leaving: set[asyncio.Timeout] = set()
+        """How long the members may still take that give their slots back at the moment."""
         self.outages = [self.ticker.outage, self.reading, self._settling, self._renewals]
         """What its loops and members cannot do at the moment."""
         self._renewer_pulse = Pulse()

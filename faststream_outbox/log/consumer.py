@@ -104,12 +104,25 @@ class Consumer:
         return await reader.next_batch(is_idle=True) if is_idle else None
 
     async def _leave(self) -> None:
+        """Give the slots back; a server that does not answer must not stop anybody from stopping.
+
+        Members of a process leave one after the other, on one connection: each that has left shows that the server
+        answers, and gives the others as much time again.
+        """
+        client, loop = self.reader.client, asyncio.get_running_loop()
         try:
-            # A server that does not answer must not stop anybody from stopping.
-            async with asyncio.timeout(PATIENCE):
-                await self.reader.leave()
+            async with asyncio.timeout(PATIENCE) as patience:
+                client.leaving.add(patience)
+                try:
+                    await self.reader.leave()
+                finally:
+                    client.leaving.discard(patience)
         except Exception as error:  # noqa: BLE001 - the leases end by themselves
-            self.reader.client.events.emit(events.ConnectionLost("leaving", error))
+            client.events.emit(events.ConnectionLost("leaving", error))
+            return
+        for other in client.leaving:
+            if not other.expired():
+                other.reschedule(loop.time() + PATIENCE)
 
     @staticmethod
     async def start_all(consumers: Sequence["Consumer"]) -> None:

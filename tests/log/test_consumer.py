@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from faststream_outbox import events
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.outcomes.retry import ConstantRetry
@@ -75,6 +76,37 @@ async def test_stop_finishes_the_message_in_hand_and_no_more(rig: LogRig) -> Non
     await running.task
     assert seen == [1]
     assert await delivered(rig.outbox, "g") == [2, 3]
+
+
+class SlowLeaving:
+    """Members leave one after the other, and each takes a while, or never gets an answer."""
+
+    def __init__(self, outbox: Outbox, seconds: float) -> None:
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+        self._connection = outbox.client.connection
+        self._fetch = self._connection.fetch
+
+    async def fetch(self, statement: Any, values: Any) -> Any:
+        if "delete from" in statement.dollar and "pg_notify" in statement.dollar:
+            async with self._turn:
+                await asyncio.sleep(self._seconds)
+        return await self._fetch(statement, values)
+
+
+@pytest.mark.parametrize(("seconds", "lost"), [(0.2, 0), (3600.0, 12)], ids=["slow", "silent"])
+async def test_members_leave_one_after_the_other_as_long_as_the_server_answers(
+    rig: LogRig, monkeypatch: pytest.MonkeyPatch, seconds: float, lost: int
+) -> None:
+    monkeypatch.setattr("faststream_outbox.log.consumer.PATIENCE", 2.0)
+    failures: list[events.ConnectionLost] = []
+    rig.outbox.client.events.subscribe(failures.append, events.ConnectionLost)
+    members = [Running(rig.outbox, Collector()) for _ in range(12)]
+    await eventually(lambda: len(rig.outbox.client._readers) == 12)
+    await rig.put("k", 1)
+    monkeypatch.setattr(rig.outbox.client.connection, "fetch", SlowLeaving(rig.outbox, seconds).fetch)
+    await asyncio.gather(*(member.stop() for member in members))
+    assert [event.role for event in failures] == ["leaving"] * lost
 
 
 async def test_concurrency_handles_keys_side_by_side_and_each_in_order(rig: LogRig) -> None:
