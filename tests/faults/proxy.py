@@ -116,6 +116,8 @@ class Proxy:
                 troubles = [trouble for trouble in self.troubles if trouble.concerns(link, direction)]
                 for trouble in troubles:
                     await asyncio.sleep(trouble.pause(len(data)))
+                # What ended meanwhile has reset its connections already: one more would never be reset.
+                troubles = [trouble for trouble in troubles if trouble in self.troubles]
                 if self._swallows(link, direction, data, troubles):
                     self.swallowed += len(data)
                 elif not writer.transport.is_closing():

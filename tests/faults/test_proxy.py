@@ -174,3 +174,18 @@ async def test_new_connections_go_to_the_new_target(proxy: Proxy, lines: Lines) 
         assert await reader.read() == b"elsewhere"
         writer.close()
     assert await number(connection) == 1
+
+
+async def test_answer_that_waits_while_the_trouble_ends_is_not_lost_for_ever(lines: Lines, proxy: Proxy) -> None:
+    connection = await lines.connect()
+    waits = asyncio.Event()
+
+    def wait() -> float:
+        waits.set()
+        return 0.3
+
+    with proxy.trouble(Trouble(ANSWERS, swallow=True, delay=wait)):
+        asking = asyncio.create_task(number(connection))
+        await waits.wait()
+    async with asyncio.timeout(10):
+        assert await asking == 1
