@@ -27,6 +27,7 @@ from faststream_outbox.options import (
     checked_flag,
 )
 from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox.service import unbroken
 from faststream_outbox.sql.queue_rows import DeadGroupRow, DeadLetterRow, HighestDeadRow, ReplayedRow
 from faststream_outbox.sql.rows import column, named
 from faststream_outbox.wakeup.hint import Hint
@@ -230,19 +231,31 @@ class DeadLetters:
             return progress
         await self._pass_ids(values)
         values |= {"slice": _slice(slice_size, now), "after_original": None, "after_id": None}
-        while rows := named(ReplayedRow, await self._fetch("replay", values)):
-            values |= {"after_id": rows[-1].id, "after_original": rows[-1].original_id}
-            back = [row for row in rows if row.is_back]
-            refused = tuple(row.id for row in rows if not row.is_back)
-            progress = Replay(progress.selected, progress.replayed + len(back), progress.conflicts + refused)
-            self._wake(back)
-            if on_progress is not None:
-                on_progress(progress)
+        while True:
+            # Whoever is stopped meanwhile still tells of the slice that the server has put back.
+            progress, count = await unbroken(self._replay_slice(values, progress, on_progress))
+            if not count:
+                return progress
             if now is not None:
-                await asyncio.sleep(len(rows) / now)
+                await asyncio.sleep(count / now)
                 now = _rate_now(rate, progress)
                 values["slice"] = _slice(slice_size, now)
-        return progress
+
+    async def _replay_slice(
+        self, values: dict[str, Any], progress: Replay, on_progress: Callable[[Replay], object] | None
+    ) -> tuple[Replay, int]:
+        """Put the next ones back; how far it got, and how many they were."""
+        rows = named(ReplayedRow, await self._fetch("replay", values))
+        if not rows:
+            return progress, 0
+        values |= {"after_id": rows[-1].id, "after_original": rows[-1].original_id}
+        back = [row for row in rows if row.is_back]
+        refused = tuple(row.id for row in rows if not row.is_back)
+        progress = Replay(progress.selected, progress.replayed + len(back), progress.conflicts + refused)
+        self._wake(back)
+        if on_progress is not None:
+            on_progress(progress)
+        return progress, len(rows)
 
     async def _pass_ids(self, values: Mapping[str, Any]) -> None:
         """Move the table's sequence behind what comes back: after a restore it may lie before that.

@@ -1,5 +1,6 @@
 """Dead letters for operators: finding, grouping, counting, editing and purging."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -226,3 +227,34 @@ async def test_rate_may_be_said_anew_for_each_slice(rig: Rig) -> None:
     assert heard == [0, 5, 10, 15]
     with pytest.raises(InvalidOption, match="rate must be"):
         await rig.letters.replay(Selection(queue="mails"), rate=lambda progress: 0.0)
+
+
+async def test_replay_that_is_stopped_tells_of_the_slice_that_is_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bury(rig)
+    client, told, is_back = rig.letters._client, list[int](), asyncio.Event()
+    control = client.control
+
+    async def slow(name: str, values: Any, **more: Any) -> Any:
+        rows = await control(name, values, **more)
+        if name == "replay":
+            is_back.set()
+            # The answer is on its way.
+            await asyncio.sleep(0.1)
+        return rows
+
+    monkeypatch.setattr(client, "control", slow)
+    replaying = asyncio.create_task(
+        rig.letters.replay(
+            Selection(queue="orders"),
+            slice_size=5,
+            rate=1.0,
+            on_progress=lambda progress: told.append(progress.replayed),
+        )
+    )
+    await is_back.wait()
+    replaying.cancel()
+    await asyncio.wait([replaying])
+    assert replaying.cancelled()
+    assert told == [30 - len(await rig.dead())]
