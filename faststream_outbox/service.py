@@ -23,12 +23,14 @@ STUCK_SECONDS = 150.0
 """A step of a loop takes no longer: it waits for its turn on a shared connection, opens it, and runs a statement."""
 
 
-def pause_after(failures: int, chance: float = 1.0) -> float:
+def pause_after(
+    failures: int, chance: float = 1.0, *, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE
+) -> float:
     """Seconds to wait after so many failures in a row: 0.05, 0.1, 0.2 … 5; half of it is by chance, of 0 to 1.
 
     Whoever asks a server that failed for everybody takes a chance, or all of a fleet ask again at the same moment.
     """
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10)) * (0.5 + 0.5 * chance)
+    return min(longest, first * 2.0 ** min(failures - 1, 10)) * (0.5 + 0.5 * chance)
 
 
 async def retrying(

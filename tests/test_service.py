@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faststream_outbox.service import LONGEST_PAUSE, Service, pause_after, retrying
 from tests.cases import each
@@ -172,6 +174,12 @@ async def test_a_service_that_stops_itself_is_refused() -> None:
 class TestPause:
     def test_doubles_with_each_failure(self) -> None:
         assert [pause_after(failures) for failures in (1, 2, 3)] == [0.05, 0.1, 0.2]
+
+    @given(failures=st.integers(1, 10_000), chance=st.floats(0, 1))
+    def test_grows_and_ends_within_bounds_of_the_caller(self, failures: int, chance: float) -> None:
+        pause = pause_after(failures, chance, first=0.1, longest=15.0)
+        assert 0.05 <= pause <= 15.0
+        assert pause <= pause_after(failures + 1, first=0.1, longest=15.0)
 
     def test_half_of_it_is_by_chance(self) -> None:
         assert [pause_after(3, chance) for chance in (0.0, 0.5, 1.0)] == pytest.approx([0.1, 0.15, 0.2])

@@ -154,7 +154,7 @@ class ClaimStatements(MemoryTables):
             left = [row for row in of_key if row.acquired_token not in (None, *values["unheard"])]
             if ready and not all(row in ready for row in left):
                 for row in left:
-                    row.acquired_token = row.acquired_at = None
+                    row.release()
                 yield (None, queue, *(None,) * 9, key, *(None,) * 5, False, None)
                 continue
             at_once = [row.id for row in active if row.was_due_at_once]

@@ -25,7 +25,7 @@ from faststream_outbox.queue.claimant import Claimant, Open
 from faststream_outbox.queue.culprit import Culprits, doubt_of_lane, doubt_of_message
 from faststream_outbox.queue.keyed import KeyedClaims
 from faststream_outbox.queue.lane_finder import LaneFinder
-from faststream_outbox.queue.planning.claim_plan import FEW_LANES, ClaimPlan
+from faststream_outbox.queue.planning.claim_plan import ClaimPlan
 from faststream_outbox.queue.planning.horizon import Horizon
 from faststream_outbox.queue.planning.lanes import NEVER, NO_LIMIT, Lane, places, shares
 from faststream_outbox.service import Pulse
@@ -204,9 +204,8 @@ class Claimer:
         asked: set[tuple[str, int]] = set()
         first = self._turn % len(open_) if open_ else 0
         for worker, plan in [*open_.items()][first:] + [*open_.items()][:first]:
-            room, lanes = worker.room, plan.with_work(keyed=False)
-            if len(lanes) > FEW_LANES:
-                lanes = plan.sure(lanes, room)
+            room = worker.room
+            lanes = plan.sure(plan.with_work(keyed=False), room)
             # One statement asks once for a lane: of two workers of a queue the other has its turn next.
             lanes = [lane for lane in lanes if (lane.queue, lane.priority) not in asked]
             if lanes:

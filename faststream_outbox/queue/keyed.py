@@ -18,7 +18,7 @@ from faststream_outbox.queue.asking import Asking
 from faststream_outbox.queue.claim import Claim
 from faststream_outbox.queue.claimant import Claimant, Open
 from faststream_outbox.queue.culprit import doubt_of_key
-from faststream_outbox.queue.planning.claim_plan import FEW_LANES, ClaimPlan
+from faststream_outbox.queue.planning.claim_plan import ClaimPlan
 from faststream_outbox.queue.planning.horizon import Horizon
 from faststream_outbox.queue.planning.keys import Key
 from faststream_outbox.queue.planning.lanes import NO_LIMIT, Lane, places
@@ -77,10 +77,7 @@ class KeyedClaims:
         if any(plan.keys for plan in open_.values()):
             return False
         for worker, plan in open_.items():
-            lanes = plan.with_work(keyed=True)
-            if len(lanes) > FEW_LANES:
-                lanes = plan.sure(lanes, worker.room)
-            if lanes:
+            if lanes := plan.sure(plan.with_work(keyed=True), worker.room):
                 await self._find_keys(plan, lanes)
                 return True
         return False

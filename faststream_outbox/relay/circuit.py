@@ -10,15 +10,10 @@ from collections.abc import Callable
 from random import random
 
 from faststream_outbox.events.repeats import FIRST_SILENCE, LONGEST_SILENCE
+from faststream_outbox.service import pause_after
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 15.0
-
-
-def pause_after(failures: int, chance: float) -> float:
-    """Seconds to wait after so many failures in a row, of which half is by chance: 0.1, 0.2, 0.4 … 15 at most."""
-    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 20))
-    return longest * (0.5 + 0.5 * chance)
 
 
 class Circuit:
@@ -82,7 +77,7 @@ class Circuit:
             return
         now = asyncio.get_running_loop().time()
         self._failures += 1
-        self._try_at = now + pause_after(self._failures, random())
+        self._try_at = now + pause_after(self._failures, random(), first=FIRST_PAUSE, longest=LONGEST_PAUSE)
         if self.error is None:
             self._begin(error)
         elif now >= self._say_at:

@@ -155,7 +155,8 @@ async def test_a_probe_that_failed_asks_for_less(rig: Rig, client: OutboxClient,
 
     await eventually(fails_often)
     assert probes.asked[0] >= len(QUEUES)
-    assert probes.asked[2] == max(FEW_LANES, probes.asked[0] // 16)
+    # Claims went round meanwhile: there may be fewer left to ask for.
+    assert 0 < probes.asked[2] <= max(FEW_LANES, probes.asked[0] // 16)
     probes.error = None
     await rig.sql(INSERT, queue=QUEUES[99], key=None)
     client.claimer.hint(Hint(None))

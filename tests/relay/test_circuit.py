@@ -4,11 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from faststream_outbox.relay import circuit as circuits
-from faststream_outbox.relay.circuit import FIRST_PAUSE, LONGEST_PAUSE, Circuit, pause_after
+from faststream_outbox.relay.circuit import Circuit
 
 ERROR = ConnectionError("nobody there")
 
@@ -24,13 +22,6 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(circuits, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(circuits, "LONGEST_PAUSE", 0.002)
     return Scene()
-
-
-@given(failures=st.integers(1, 10_000), chance=st.floats(0, 1))
-def test_pauses_grow_and_end(failures: int, chance: float) -> None:
-    pause = pause_after(failures, chance)
-    assert FIRST_PAUSE / 2 <= pause <= LONGEST_PAUSE
-    assert pause <= pause_after(failures + 1, 1.0)
 
 
 async def test_an_outage_is_reported_once(scene: Scene) -> None:
