@@ -149,7 +149,7 @@ async def attempt_batch(worker: Runner, claims: Sequence[Claim], task: asyncio.T
         for claim, outcome in zip(started, outcomes, strict=True):
             claim.task = None
             claim.duration = duration
-            finals[claim.id] = await _final(worker, claim, _known(outcome))
+            finals[claim.id] = DONE if outcome is DONE else await _final(worker, claim, _known(outcome))
     return [finals[claim.id] for claim in claims]
 
 

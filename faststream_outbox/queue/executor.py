@@ -27,6 +27,10 @@ class Employer(Holder, Runner, Protocol):
         """The next message, or run of messages of one key."""
         ...
 
+    def more(self, most: int) -> list[Claim]:
+        """What is there at once, up to so many messages."""
+        ...
+
 
 class Executor:
     """The loop of one handler."""
@@ -121,14 +125,10 @@ class Executor:
         worker = self._worker
         loop = asyncio.get_running_loop()
         until = loop.time() + worker.options.batch_wait
-        while len(claims) < worker.options.most_per_call and not worker.is_stopping:
-            length = worker.ready.next_length()
-            if length:
-                # A run stays whole: its key must not be in two executors.
-                if len(claims) + length > worker.options.most_per_call:
-                    return
-                claims += await worker.next()
-            elif loop.time() >= until:
+        while (room := worker.options.most_per_call - len(claims)) > 0 and not worker.is_stopping:
+            if more := worker.more(room):
+                claims += more
+            elif worker.ready.count or loop.time() >= until:
                 return
             else:
                 await worker.ready.wait(until - loop.time())

@@ -54,9 +54,20 @@ class Ready:
         self.count -= len(run)
         return run
 
-    def next_length(self) -> int:
-        """How many messages the next `take` gives; 0 if it would have to wait."""
-        return len(_as_run(self._line[0])) if self._line else 0
+    def take_more(self, most: int) -> list[Claim]:
+        """What stands in front, up to so many messages; a run stays whole, as its key must not be in two executors."""
+        taken: list[Claim] = []
+        line = self._line
+        while line and len(taken) < most:
+            run = _as_run(line[0])
+            if len(taken) + len(run) > most:
+                break
+            taken += run
+            line.popleft()
+        if taken:
+            self.moved_at = monotonic()
+            self.count -= len(taken)
+        return taken
 
     async def wait(self, timeout: float | None) -> None:
         """Wait for a message to come, or for the time to pass."""

@@ -339,9 +339,18 @@ class Worker:
     async def next(self) -> list[Claim]:
         """The next message, or run of messages of one key, for an executor."""
         run = await self.ready.take()
+        self._make_room()
+        return run
+
+    def more(self, most: int) -> list[Claim]:
+        """What an executor can add to its batch at once, up to so many messages."""
+        taken = self.ready.take_more(most)
+        self._make_room()
+        return taken
+
+    def _make_room(self) -> None:
         if self.ready.count <= self.options.fetch_batch_size:
             self.client.claimer.wake()
-        return run
 
     def finished(self, seconds: float, messages: int) -> None:
         """A handler took so long for so many messages."""

@@ -11,12 +11,14 @@ Key = tuple[str, str]
 LOW_PRIORITY_TURN = 10
 """Every so many turns the lowest priority goes first."""
 NEVER = float("-inf")
+REMEMBERED = 16
+"""So many runs ago weighs about a third of the last one, in what is usual for a key."""
 
 
 class KeyRing:
     """The line of keys, by priority."""
 
-    __slots__ = ("_again", "_in_flight", "_line", "_next", "_places", "_turn")
+    __slots__ = ("_again", "_in_flight", "_line", "_next", "_places", "_turn", "_usual")
 
     def __init__(self) -> None:
         self._line: dict[int, dict[Key, None]] = {}
@@ -25,6 +27,7 @@ class KeyRing:
         self._again: dict[Key, int] = {}
         self._next: dict[Key, tuple[int, int]] = {}
         self._turn = 0
+        self._usual = 1.0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -49,29 +52,37 @@ class KeyRing:
     def take(self, room: int, executors: int | None = None) -> dict[Key, int]:
         """The next keys to ask for, each with its priority: the highest first, and now and then the lowest.
 
-        There is room for so many messages. A key that is known to have several takes up to one executor's share:
-        longer runs of fewer keys cost less, and leave the others to other processes.
+        There is room for so many messages. A key takes as many as it is known to have, or as others had, up to one
+        executor's share: longer runs of fewer keys cost less, and leave the others to other processes.
         """
+        usual = round(self._usual)
         taken: dict[Key, int] = {}
         share, left = 1 if executors is None else max(1, room // executors), room
         while left > 0 and self._places:
-            self._turn += 1
-            pick = min if self._turn % LOW_PRIORITY_TURN == 0 else max
+            pick = min if (self._turn + 1) % LOW_PRIORITY_TURN == 0 else max
             priority = pick(self._line)
             key = next(iter(self._line[priority]))
+            _, known = self._next.get(key, (None, usual))
+            messages = min(share, known)
+            if taken and messages > left:
+                # Its turn comes with the next room: whoever had it now would never come, if rooms always end here.
+                break
+            self._turn += 1
             self._leave(key)
             taken[key] = priority
-            _, known = self._next.get(key, (None, 1))
-            left -= min(share, known)
+            left -= messages
         return taken
 
     def hold(self, key: Key, messages: int, next_id: int | None = None, left: int = 1) -> None:
         """A run of so many messages of the key is in flight; the next one, if there is one, and how many were seen."""
         self._in_flight[key] = self._in_flight.get(key, 0) + messages
+        seen = messages
         if next_id is None:
             self._next.pop(key, None)
         else:
             self._next[key] = (next_id, max(1, left))
+            seen += max(1, left)
+        self._usual += (seen - self._usual) / REMEMBERED
 
     def is_held(self, key: Key) -> bool:
         """Whether messages of the key are in flight."""

@@ -25,6 +25,31 @@ class TestLine:
             ring.settled(key, 0, more=True)
         assert len(ring.take(12, executors=4)) == taken
 
+    @pytest.mark.parametrize(("left", "taken"), [(None, 12), (1, 6), (2, 4), (3, 3), (40, 1)])
+    def test_keys_seen_for_the_first_time_are_asked_for_in_runs_that_others_had(
+        self, ring: KeyRing, left: int | None, taken: int
+    ) -> None:
+        for number in range(100):
+            ring.hold(("orders", str(number)), messages=1, next_id=None if left is None else 7, left=left or 0)
+        for number in range(20):
+            ring.found(("mails", str(number)), 0)
+        assert len(ring.take(12, executors=1)) == taken
+
+    def test_the_lowest_priority_has_its_turn_however_runs_fill_the_room(self, ring: KeyRing) -> None:
+        most = LOW_PRIORITY_TURN - 1
+        names = [("orders", f"high{number}") for number in range(4 * most)]
+        for key in [*names, ("orders", "low")]:
+            ring.hold(key, messages=1, next_id=7, left=2)
+            ring.settled(key, -1 if key[1] == "low" else 1, more=True)
+        # One short of another run: each time the room ends where the lowest priority would have its turn.
+        assert ("orders", "low") in {**ring.take(2 * most + 1, executors=1), **ring.take(2 * most + 1, executors=1)}
+
+    def test_no_key_is_taken_for_half_of_its_run(self, ring: KeyRing) -> None:
+        for key in KEYS[:3]:
+            ring.hold(key, messages=1, next_id=7, left=3)
+            ring.settled(key, 0, more=True)
+        assert list(ring.take(8, executors=1)) == KEYS[:2]
+
     def test_keys_come_in_the_order_in_which_they_were_found(self, ring: KeyRing) -> None:
         for key in KEYS:
             ring.found(key, 0)
