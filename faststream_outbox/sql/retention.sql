@@ -98,7 +98,8 @@ select (select m.go from may m) as may, (select count(*) from gone) as gone,
 -- name: delete_ticks
 -- Deletes, of the next ticks that no cursor of a living group has yet to pass, those whose messages are all gone.
 -- One that has a message left stays, so that whoever replays finds it; those around it go. Below the first message
--- that is left there is nothing to look for. The last tick stays, as its number must not be given again.
+-- that is left there is nothing to look for, and beyond what was cleaned none is gone. The last tick stays, as its
+-- number must not be given again.
 with alive as materialized (
     select o.consumer_group, o.uri
     from {offsets} o
@@ -119,9 +120,10 @@ with alive as materialized (
         select s.tick
         from slice s
         where s.highs[cardinality(s.highs)] < :first::bigint
-           or not exists (
-               select from unnest(s.lows, s.highs) r (lo, hi)
-               where exists (select from {log} l where l.position between r.lo and r.hi))
+           or coalesce(s.lows[1], 0) <= :reached::bigint
+              and not exists (
+                  select from unnest(s.lows, s.highs) r (lo, hi)
+                  where exists (select from {log} l where l.position between r.lo and r.hi))
     ))
     returning 1
 )

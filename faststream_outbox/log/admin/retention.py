@@ -65,12 +65,12 @@ async def clean(
     known.update((group.consumer_group, group.uri) for group in dead)
     deleted, dropped = 0, list[str]()
     if partitions is None:
-        deleted, floor, first = await cleaning.delete()
+        deleted, floor, first, reached = await cleaning.delete()
     else:
         dropped += await partitions.drop(older_than, group_expires_after=group_expires_after)
         floor = await find_floor(cleaning.ask, cleaning.group_seconds)
-        first = await cleaning.first_message()
-    ticks = await cleaning.delete_ticks(floor.first_kept if first is None else min(first, floor.first_kept))
+        first, reached = await cleaning.first_message(), floor.first_kept
+    ticks = await cleaning.delete_ticks(floor.first_kept if first is None else min(first, floor.first_kept), reached)
     return Cleaned(deleted, ticks, len(dropped), floor.first_kept)
 
 
@@ -94,8 +94,11 @@ class _Cleaning:
         (found,) = column(await self.ask("first_message", {}))
         return found
 
-    async def delete(self) -> tuple[int, Floor, int | None]:
-        """Delete messages: how many went, from where on they must stay, and the first that stayed below that."""
+    async def delete(self) -> tuple[int, Floor, int | None, int]:
+        """Delete messages.
+
+        Gives how many went, from where on they must stay, the first that stayed below that, and how far was looked.
+        """
         found = await self.first_message()
         lowest = NOWHERE if found is None else found
         floor = await find_floor(self.ask, self.group_seconds, first=lowest)
@@ -109,15 +112,20 @@ class _Cleaning:
                 continue
             deleted += done.gone
             first = done.kept if first is None else first
-            if done.seen < self._limit or not done.old or done.last is None:
-                return deleted, floor, first
+            if done.seen < self._limit or done.last is None:
+                return deleted, floor, first, floor.first_kept
             after = done.last
+            if not done.old:
+                return deleted, floor, first, after
 
-    async def delete_ticks(self, first: int) -> int:
-        """Delete ticks without a message, where nothing is left below this position; how many went."""
+    async def delete_ticks(self, first: int, reached: int) -> int:
+        """Delete ticks without a message; how many went.
+
+        Nothing is left below the first position, and nothing was deleted beyond the one that was reached.
+        """
         deleted = after = 0
         while True:
-            done = await self._slice(DeletedTicks, "delete_ticks", {"first": first, "after": after})
+            done = await self._slice(DeletedTicks, "delete_ticks", {"first": first, "reached": reached, "after": after})
             deleted += done.gone
             if done.seen < self._limit or done.last is None:
                 return deleted

@@ -35,8 +35,15 @@ def test_slice_of_retention_walks_what_it_deletes_and_what_is_set_aside_there(mi
 
 
 def test_slice_of_ticks_walks_one_message_of_each(million: Million, mode: PlanMode) -> None:
-    cost = million.cost("retention", "delete_ticks", {**EXPIRY, "first": 1, "after": 0, "limit": 100}, mode)
+    values = {**EXPIRY, "first": 1, "reached": MESSAGES, "after": 0, "limit": 100}
+    cost = million.cost("retention", "delete_ticks", values, mode)
     assert cost.walked <= 2 * 100 + 2 * 51 * SPANS + 10
+
+
+def test_no_message_of_ticks_beyond_what_was_cleaned_is_looked_for(million: Million, mode: PlanMode) -> None:
+    values = {**EXPIRY, "first": 1, "reached": 10 * PER_TICK, "after": 0, "limit": 400}
+    cost = million.cost("retention", "delete_ticks", values, mode)
+    assert cost.walked <= 400 + 10 + 2 * 51 * SPANS + 10
 
 
 def test_lag_of_all_groups_looks_at_a_limited_number_of_messages(million: Million, mode: PlanMode) -> None:
