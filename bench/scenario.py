@@ -90,7 +90,7 @@ class Found:
         numbers = self.each(name)
         return min(numbers), max(numbers)
 
-    def percentile(self, percent: float) -> float:
+    def percentile(self, percent: float, name: str = "ms") -> float:
         """A percentile of the milliseconds of all rounds."""
-        ordered = sorted(ms for answer in self.answers for ms in answer["ms"])
+        ordered = sorted(ms for answer in self.answers for ms in answer[name])
         return float(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))])

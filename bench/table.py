@@ -54,6 +54,10 @@ _LATENCIES: list[Column] = [
     ("p90", lambda found: number(found.percentile(90))),
     ("p99", lambda found: number(found.percentile(99))),
     ("worst", lambda found: number(found.percentile(100))),
+    (
+        "COMMIT alone, p99",
+        lambda found: number(found.percentile(99, "commit_ms")) if "commit_ms" in found.answers[0] else "",
+    ),
     ("client CPU", _share("cpu_share")),
     ("server CPU", _share("server_share")),
 ]

@@ -139,12 +139,13 @@ async def dispatch(contestant: Any, how: str, messages: int, by: int) -> Answer:
 async def latency(
     contestant: Contestant, settings: str, seconds: float, rate: float = 20.0, churn: int = 0, seed: int = 1
 ) -> Answer:
-    """Milliseconds from commit to handler at a light load."""
+    """Milliseconds from commit to handler at a light load, and those until the publisher went on."""
     await contestant.reset()
     if churn:
         await contestant.churn(churn)
     committed: dict[int, float] = {}
     began: dict[int, float] = {}
+    commits: list[float] = []
     count, done = int(seconds * rate), asyncio.Event()
 
     def on_message(body: Any) -> None:
@@ -165,11 +166,12 @@ async def latency(
             # Around the even pace, so that no queue's own rhythm falls in with it.
             await asyncio.sleep(chance.uniform(0.5, 1.5) / rate)
             await contestant.publish_marked(number, committing)
+            commits.append((time.perf_counter() - committed[number]) * 1000)
         spent, cpu, server = clock.seconds, clock.cpu, clock.server
         async with asyncio.timeout(PATIENCE):
             await done.wait()
     waited = sorted((began[number] - at) * 1000 for number, at in committed.items())
-    return {"ms": waited, "cpu_share": cpu / spent, "server_share": server / spent}
+    return {"ms": waited, "commit_ms": commits, "cpu_share": cpu / spent, "server_share": server / spent}
 
 
 async def timers(contestant: Contestant, settings: str, count: int, seed: int = 1) -> Answer:
