@@ -26,7 +26,9 @@ DEMO := $(VENV)/.demo-installed
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 FAST := not slow and not faults and not soak
 # Left out of test-fast, unless TESTS names it: what is seldom touched, and what repeats promises from the outside.
-SELDOM := bench docs metrics schema contract relay rights pgbouncer broker/conformance broker/forwarding broker/topics cli dashboard deploy doctor health
+SELDOM := architecture/test_layers.py bench docs metrics models schema contract relay rights pgbouncer \
+	broker/conformance broker/forwarding broker/topics cli dashboard deploy doctor health \
+	memory/promises publish/promises sql/promises wakeup/promises
 QUICK ?= $(if $(filter tests,$(TESTS)),$(SELDOM:%=--ignore=tests/%))
 # What may differ on another server: tables, statements and their plans.
 OF_THE_SERVER := tests/schema tests/sql tests/connections tests/doctor
@@ -80,8 +82,9 @@ test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where i
 test-pg16: ## what depends on the server, the language, SQLAlchemy or a driver, on PostgreSQL 16 and with the oldest
 	@$(MAKE) --no-print-directory test-oldest VENV=$(VENV_OLDEST) OLDEST=1
 
+# Plans are looked at in tables of a million rows, which are made once for a file.
 test-oldest: $(DEV)
-	OUTBOX_TEST_PG=16 $(PYTEST) -m "not soak" $(OF_THE_SERVER) $(ARGS)
+	OUTBOX_TEST_PG=16 $(PYTEST) --dist loadfile -m "not soak" $(OF_THE_SERVER) $(ARGS)
 	OUTBOX_TEST_PG=16 $(PYTEST) -m "$(FAST)" $(OF_THE_OLDEST) $(ARGS)
 
 lint: $(DEV) ## style, formatting, layers
