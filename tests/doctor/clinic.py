@@ -20,7 +20,7 @@ from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.publish.ways import plain
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_sync
 
 
 @dataclass
@@ -114,6 +114,16 @@ class Clinic:
                 await running
         finally:
             await broker.stop()
+
+    def wait_until_alone(self) -> None:
+        """Wait for the sessions of earlier tests to end: a server takes a moment after their connections were closed."""
+        count = (
+            "select count(*) from pg_stat_activity where datname = current_database() and application_name ^@ 'outbox '"
+        )
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            eventually_sync(
+                lambda: connection.execute(count).fetchone() == (0,), message="no worker of another test is connected"
+            )
 
     @contextmanager
     def session(self, **settings: Any) -> Any:

@@ -16,6 +16,7 @@ from tests.tables import all_existing
 def clinic(server: PostgresServer, engine: AsyncEngine, builder: Engine) -> Iterator[Clinic]:
     made = Clinic(server, engine)
     with all_existing(list(made.metadata.sorted_tables), builder):
+        made.wait_until_alone()
         yield made
 
 
@@ -36,6 +37,7 @@ async def own_clinic(own_server: PostgresServer) -> AsyncIterator[Clinic]:
     made = Clinic(own_server, engine)
     builder = create_engine(own_server.dsn(driver="psycopg"), pool_pre_ping=True)
     with all_existing(list(made.metadata.sorted_tables), builder):
+        made.wait_until_alone()
         yield made
     builder.dispose()
     await engine.dispose()
