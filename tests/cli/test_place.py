@@ -191,7 +191,7 @@ class TestApp:
         given.publish(Envelope(queue="orders", body=b"1"))
         given.sql("update outbox set next_attempt_at = now() - interval '90 seconds'")
         printed = given.run("relay", "--app", "cli_given:app", dsn="")
-        assert printed.out.splitlines()[1].split()[-5:] == ["paper", "-", "-", "1m", "30s"]
+        assert printed.out.splitlines()[1].split()[-5:-1] == ["paper", "-", "-", "1m"]
         assert "faststream_outbox_relay_up" in printed.out
         of_queue, of_group = given.run("relay", "--json", "--app", "cli_given:app", dsn="").data
         (status,) = of_queue["status"]

@@ -146,7 +146,14 @@ class Trial:
             done = len(await self.effects(way))
             while done < self.published:
                 dead = await self._ask("select id, failure_reason, error_message from trial_queue_dlq limit 3")
-                what = f"{way} gets on with {self.published - done} of {self.published} messages; dead are {dead}"
+                busy = await self._ask(
+                    "select state, wait_event, now() - xact_start, left(query, 80) from pg_stat_activity "
+                    "where datname = current_database() and state <> 'idle'"
+                )
+                what = (
+                    f"{way} gets on with {self.published - done} of {self.published} messages; dead are {dead}; "
+                    f"the line is {self.proxy.way.name}, and the server does {busy}"
+                )
 
                 async def is_further(before: int = done, way: str = way) -> bool:
                     return len(await self.effects(way)) > before

@@ -135,10 +135,23 @@ class LogScene:
             deferral = self.ask(
                 f"select state, count(*), min(due - clock_timestamp()) from {LOG}_deferred group by state"
             )
-            message = f"the group gets on with {left} messages; its spans are {spans}, deferred are {deferral}"
+            lost = sorted(self.account(group, self.handled() if plain else self.effects()).lost)[:3]
+            message = (
+                f"the group gets on with {left} messages, such as {lost}; its spans are {spans}, "
+                f"deferred are {deferral}; {self._sequenced()}"
+            )
             less = lambda before=left: self.left(group, plain=plain) < before  # noqa: E731
             await eventually(less, STANDSTILL, message)
             left = self.left(group, plain=plain)
+
+    def _sequenced(self) -> str:
+        """How far ticks have come, and what could hold them up."""
+        head = self.ask(f"select tick, high, lows, highs from {LOG}_head")
+        last = self.ask(f"select max(position) from {LOG}")
+        open_ones = self.ask(
+            "select pid, state, now() - xact_start, left(query, 60) from pg_stat_activity where xact_start is not null"
+        )
+        return f"the head is {head}, the last message {last}; transactions are {open_ones}"
 
     @staticmethod
     def _execute(dsn: str, statements: str) -> None:

@@ -1,6 +1,7 @@
 """A loop that hangs is named; what merely takes long, rests or tries again is not."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from time import monotonic
 from typing import Any
@@ -146,7 +147,8 @@ async def test_a_handler_that_runs_for_hours_is_live_and_said_to_keep_others_wai
     assert (await health(rig.client, timeout=30)).live
     monkeypatch.setattr(progress, "monotonic", lambda: monotonic() + 7200.0)
     said = progress.degraded(Parts(client=rig.client))
-    assert any("every handler has been at the same message for 7200 s" in words for words in said)
+    # To the second, on a machine that may have been busy since.
+    assert any(re.search(r"every handler has been at the same message for 72\d\d s", words) for words in said)
     over.set()
 
 

@@ -257,7 +257,7 @@ async def test_a_dump_while_the_group_is_running_loses_nothing(
     done.messages = there.messages[:handled]
     for uri in uris:
         again = here.of(uri)
-        assert again == list(range(40 - len(again), 40)), uri
+        assert again == list(range(40 - len(again), 40)), f"{uri}: {again}"
         assert len(again) >= 40 - len(done.of(uri)), uri
 
 
