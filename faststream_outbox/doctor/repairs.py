@@ -110,7 +110,8 @@ def repair_log() -> str:
     """Move a log's sequence on, and find what was numbered meanwhile."""
     return python(
         "from faststream_outbox.log import Outbox",
-        "await Outbox(broker.engine, tables=log_tables).setup()  # log_tables: as given to the broker",
+        "async with Outbox(broker.engine, tables=log_tables) as outbox:  # log_tables: as given to the broker",
+        "    await outbox.setup()",
     )
 
 
@@ -158,7 +159,8 @@ def make_partitions(size: int) -> str:
     """Make the parts that numbers are in, and the next ones."""
     return python(
         "from faststream_outbox.log import Outbox",
-        f"await Outbox(broker.engine, tables=log_tables).partitions({size}).ensure()  # log_tables: the broker's",
+        "async with Outbox(broker.engine, tables=log_tables) as outbox:  # log_tables: as given to the broker",
+        f"    await outbox.partitions({size}).ensure()",
     )
 
 

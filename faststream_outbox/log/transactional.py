@@ -36,7 +36,7 @@ async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSu
         await batch_run.finish(is_whole=True, release=False)
         return
     try:
-        await _together(batch_run, deliveries, subscriber)
+        is_whole = await _together(batch_run, deliveries, subscriber)
     except (LeaseLost, ConnectionUnusable, *ENDING):
         raise
     except BaseException as error:
@@ -45,26 +45,23 @@ async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSu
                 batch_run.reader.client.isolation.doubt()
             raise
         for delivery in deliveries:
-            if batch_run.reader.is_stopping:
+            if not await _alone(batch_run, delivery, subscriber):
                 return
-            await _alone(batch_run, delivery, subscriber)
-    if not batch_run.reader.is_stopping:
+        is_whole = True
+    if is_whole:
         await batch_run.finish(is_whole=True, release=False)
 
 
 async def _guarded(batch_run: BatchRun, delivery: Delivery, subscriber: TransactionalSubscriber) -> bool:
-    async def run() -> bool:
-        await _alone(batch_run, delivery, subscriber)
-        return True
-
     if delivery.slot in batch_run.reader.leases.crash_guard:
-        return await guarded(batch_run, delivery, run)
-    return await run()
+        return await guarded(batch_run, delivery, lambda: _alone(batch_run, delivery, subscriber))
+    return await _alone(batch_run, delivery, subscriber)
 
 
-async def _alone(batch_run: BatchRun, delivery: Delivery, subscriber: TransactionalSubscriber) -> None:
+async def _alone(batch_run: BatchRun, delivery: Delivery, subscriber: TransactionalSubscriber) -> bool:
+    """Handle a message in a transaction of its own; False if it has not run, because the member stops."""
     try:
-        await _together(batch_run, [delivery], subscriber)
+        return await _together(batch_run, [delivery], subscriber)
     except (LeaseLost, ConnectionUnusable, *ENDING):
         raise
     except BaseException as error:
@@ -74,9 +71,11 @@ async def _alone(batch_run: BatchRun, delivery: Delivery, subscriber: Transactio
         batch_run.end(delivery, Retry(error=error))
         batch_run.reached = delivery.cursor
         await batch_run.write()
+        return True
 
 
-async def _together(batch_run: BatchRun, deliveries: Sequence[Delivery], subscriber: TransactionalSubscriber) -> None:
+async def _together(batch_run: BatchRun, deliveries: Sequence[Delivery], subscriber: TransactionalSubscriber) -> bool:
+    """Handle messages in as few transactions as can be; whether it came to the end, or the member stops before."""
     rest, tries = deliveries, 1
     while rest and not batch_run.reader.is_stopping:
         try:
@@ -85,6 +84,7 @@ async def _together(batch_run: BatchRun, deliveries: Sequence[Delivery], subscri
             tries += 1
             if tries > BEGINNINGS:
                 raise
+    return not rest
 
 
 class _InTheWay(OutboxError):

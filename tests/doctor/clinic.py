@@ -116,14 +116,10 @@ class Clinic:
             await broker.stop()
 
     def wait_until_alone(self) -> None:
-        """Wait for the sessions of earlier tests to end: a server takes a moment after their connections were closed."""
-        count = (
-            "select count(*) from pg_stat_activity where datname = current_database() and application_name ^@ 'outbox '"
-        )
+        """Wait for the sessions of earlier tests: a server takes a moment to end them after they were closed."""
+        ours = "select from pg_stat_activity where datname = current_database() and application_name ^@ 'outbox '"
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            eventually_sync(
-                lambda: connection.execute(count).fetchone() == (0,), message="no worker of another test is connected"
-            )
+            eventually_sync(lambda: not connection.execute(ours).rowcount, message="no worker is connected")
 
     @contextmanager
     def session(self, **settings: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from faststream_outbox import events
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import Outbox, OutboxMessage
+from faststream_outbox.log.reader import Reader
 from faststream_outbox.log.sharing.crash_guard import CrashGuard
 from faststream_outbox.log.sharing.slots import slot_of
 from faststream_outbox.outcomes.retry import ConstantRetry
@@ -179,3 +180,32 @@ def test_care_ends_after_as_many_messages_as_the_dead_may_have_had() -> None:
     assert 9 in crash_guard
     crash_guard.had(4, 2)
     assert 9 not in crash_guard
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_message_that_was_noted_when_its_member_was_stopped_comes_again(
+    transactional: bool, rig: LogRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note takes its time: the order to stop may come meanwhile, before the message has run."""
+    await rig.put("a", 1, 2)
+    await drain(rig.outbox, Collector(), "g")
+    await rig.put("a", 3, 4)
+    await die(rig)
+    stop, note = asyncio.Event(), Reader.note
+
+    async def noted(reader: Reader, slot: int, position: int | None) -> int | None:
+        crashes = await note(reader, slot, position)
+        reader.is_stopping = True
+        stop.set()
+        return crashes
+
+    collector = Collector()
+
+    async def handle(message: OutboxMessage, *_: Any) -> None:
+        await collector(message)
+
+    monkeypatch.setattr(Reader, "note", noted)
+    await asyncio.wait_for(rig.outbox.run(handle, "g", stop_event=stop, transactional=transactional), 30)
+    monkeypatch.undo()
+    await drain(rig.outbox, collector, "g")
+    assert collector.of("a") == [3, 4]
