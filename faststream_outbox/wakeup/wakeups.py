@@ -17,6 +17,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.connections.identity import Identity
+from faststream_outbox.connections.opening import Opened
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import Events
 from faststream_outbox.schema.names import Names
@@ -128,8 +129,10 @@ class Wakeups:
         borrowed = await greenlet_spawn(self._engine.sync_engine.raw_connection)
         try:
             await self._send_on(borrowed.driver_connection, values)
-        except BaseException as error:
-            borrowed.invalidate(error)
+        except BaseException:
+            # At once and by itself: the pool would wait for a goodbye, which psycopg cannot say from here, and leave the
+            # session in its transaction.
+            Opened.of(borrowed).end()
             raise
         await greenlet_spawn(borrowed.close)
 

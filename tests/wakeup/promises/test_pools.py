@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import URL, Table, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -16,7 +17,7 @@ from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
 from faststream_outbox.schema.names import Names
 from faststream_outbox.wakeup import notifier as module
-from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox.wakeup.hint import Hint, Notice
 from faststream_outbox.wakeup.notifier import Notifier
 from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.waiting import eventually
@@ -132,3 +133,32 @@ async def test_a_channel_that_takes_nothing_is_told_once_and_asked_seldom() -> N
     notifier.push(Hint("orders"))
     await eventually(lambda: len(reported) == 2)
     assert [type(event) for event in reported] == [ConnectionLost, ConnectionRestored]
+
+
+async def test_hint_that_is_interrupted_leaves_no_transaction_open(
+    psycopg_engine: AsyncEngine, table: Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that ends meanwhile, or a stop that has no time: whoever is left in a transaction holds a snapshot."""
+    pids: list[int] = []
+
+    async def never_commit(connection: psycopg.AsyncConnection) -> None:
+        pids.append(connection.info.backend_pid)
+        await asyncio.Event().wait()
+
+    wakeups = Wakeups(psycopg_engine, Names.of(table), Events())
+    async with AsyncSession(psycopg_engine) as session, session.begin():
+        await publish(session, table, ORDER)
+    monkeypatch.setattr(psycopg.AsyncConnection, "commit", never_commit)
+    sending = asyncio.create_task(wakeups._send(Notice("[]", [])))
+    await eventually(lambda: pids)
+    sending.cancel()
+    await asyncio.wait([sending])
+    monkeypatch.undo()
+
+    async def is_gone() -> bool:
+        async with psycopg_engine.connect() as connection:
+            question = text("select 1 from pg_stat_activity where pid = any (:pids)")
+            return (await connection.execute(question, {"pids": pids})).scalar() is None
+
+    await eventually(is_gone)
+    assert [record.message for record in caplog.records] == []
