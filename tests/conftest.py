@@ -10,7 +10,7 @@ that is not installed is skipped, or a failure with `OUTBOX_TEST_REQUIRE=1`.
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import hypothesis
 import psycopg
@@ -19,10 +19,12 @@ from psycopg import sql
 from sqlalchemy import URL, Engine, MetaData, Table, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox.health import readiness
+from faststream_outbox.schema.compare import Difference
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.servers.fixtures import amqp, kafka_address, nats, nats_server, rabbit_server, redis_server, sqs_url
 from tests.servers.missing import missing
-from tests.tables import existing
+from tests.tables import STAYS, existing
 
 __all__ = ["amqp", "kafka_address", "nats", "nats_server", "rabbit_server", "redis_server", "sqs_url"]
 
@@ -43,6 +45,35 @@ hypothesis.settings.load_profile("suite")
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("pgbouncer") and shutil.which("pgbouncer") is None:
         missing("no pgbouncer: apt-get install pgbouncer")
+
+
+@pytest.fixture(autouse=True)
+def tables_are_taken_as_they_are(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker examines its tables when it starts: once in a process, but here a fifth of all time would go into that.
+
+    `@pytest.mark.examines` is for tests of it.
+    """
+    if request.node.get_closest_marker("examines") is None:
+        monkeypatch.setattr(readiness, "examined", _nothing_differs)
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left(request: pytest.FixtureRequest) -> None:
+    """End what earlier tests left in a transaction when their event loop ended.
+
+    Such a session holds a snapshot, and vacuum, DETACH and CREATE INDEX CONCURRENTLY wait for all of these.
+    """
+    if "database_url" in request.fixturenames:
+        with request.getfixturevalue("builder").connect() as connection:
+            connection.exec_driver_sql(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+                "and pid <> pg_backend_pid() and backend_type = 'client backend' and state <> 'idle' "
+                f"and application_name <> '{STAYS}'"
+            )
+
+
+async def _nothing_differs(*_: object) -> Sequence[Difference]:
+    return ()
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,9 @@ DIALECT = PGDialect_psycopg()
 PATIENCE = "20s"
 """How long the tables' locks are waited for: whoever holds one that long will not let go."""
 
+STAYS = "stays in a transaction"
+"""The application_name of a session that does so from one test of a file to the next."""
+
 
 @contextmanager
 def existing(table: Table, engine: Engine, *, patience: str = PATIENCE) -> Iterator[Table]:

@@ -125,6 +125,7 @@ async def test_ping_says_no_when_a_loop_is_dead(broker: OutboxBroker, seen: Seen
     assert not await broker.ping(timeout=5)
 
 
+@pytest.mark.examines
 async def test_ping_says_no_when_the_database_is_out_of_reach(table: Table) -> None:
     engine = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/none")
     assert not await OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None).ping(timeout=5)

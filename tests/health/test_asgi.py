@@ -17,6 +17,8 @@ from faststream_outbox.health import health_routes
 from tests.broker.asgi import running
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.examines
+
 
 def faststream_app(broker: OutboxBroker) -> Any:
     return AsgiFastStream(broker, asgi_routes=health_routes(broker, timeout=30), logger=None)

@@ -180,6 +180,7 @@ async def test_outcomes_that_cannot_be_written_are_said(rig: Rig, without_grace:
     hanging.end()
 
 
+@pytest.mark.examines
 async def test_a_database_that_is_away_is_no_reason_to_restart(
     table: Table, log_tables: LogTables, without_grace: None
 ) -> None:

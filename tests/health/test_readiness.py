@@ -13,6 +13,8 @@ from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.health import Health, health, readiness
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.examines
+
 
 def broker_on(engine: AsyncEngine, table: Table, **options: Any) -> OutboxBroker:
     return OutboxBroker(engine, outbox_table=table, dlq_table=None, **{"logger": None, **options})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.log import Outbox, OutboxMessage, Token
@@ -35,7 +35,7 @@ async def _drop(outbox: Outbox, engine: AsyncEngine) -> None:
 
     try:
         await drop()
-    except OperationalError as error:
+    except DBAPIError as error:
         async with engine.begin() as connection:
             await connection.execute(
                 text(

@@ -24,7 +24,7 @@ from tests.rights.grants import printed
 from tests.rights.jobs import broker_of
 from tests.rights.stage import SCHEMA, Stage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.examines]
 
 LOOKING = ["status", "queues", "workers", "peek orders", "dead list", "groups list", "parked list", "timers list"]
 HIDDEN = re.compile("row.level security", re.IGNORECASE)

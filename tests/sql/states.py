@@ -16,6 +16,7 @@ import psycopg
 from sqlalchemy import MetaData, create_engine
 
 from faststream_outbox.schema import Names, make_dlq_table, make_outbox_table
+from tests.tables import STAYS
 
 TOKEN = UUID("00000000-0000-4000-8000-00000000beef")
 HELD = 1000
@@ -115,7 +116,7 @@ def churned(dsn: str) -> Iterator[State]:
     """Analysed when it was empty, after a churn whose rows an old snapshot keeps."""
     with ExitStack() as stack:
         state = stack.enter_context(_empty(dsn, "churned"))
-        analyst = stack.enter_context(psycopg.connect(dsn))
+        analyst = stack.enter_context(psycopg.connect(dsn, application_name=STAYS))
         analyst.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         analyst.execute("select count(*) from pg_class")
         state.hold(HELD)

@@ -55,6 +55,7 @@ async def test_health_is_204_while_the_broker_works(broker: OutboxBroker, seen: 
         assert (await client.get("/health")).status_code == 204
 
 
+@pytest.mark.examines
 async def test_health_is_500_when_the_database_is_out_of_reach(table: Table) -> None:
     engine = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/none")
     async with _served(OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)) as client:
