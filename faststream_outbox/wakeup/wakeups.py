@@ -130,8 +130,8 @@ class Wakeups:
         try:
             await self._send_on(borrowed.driver_connection, values)
         except BaseException:
-            # At once and by itself: the pool would wait for a goodbye, which psycopg cannot say from here, and leave the
-            # session in its transaction.
+            # At once: the pool would try a goodbye that psycopg cannot say from here, and leave the session in its
+            # transaction.
             Opened.of(borrowed).end()
             raise
         await greenlet_spawn(borrowed.close)
