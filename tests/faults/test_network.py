@@ -31,7 +31,8 @@ STATEMENT_TIMEOUT = 1.0
 @pytest.fixture
 async def proxy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
     """The way to the server, for a library that gives a statement one second instead of thirty."""
-    monkeypatch.setitem(DedicatedConnection.__init__.__kwdefaults__, "timeout", STATEMENT_TIMEOUT)
+    for making in (DedicatedConnection.__init__, OutboxClient._connection):
+        monkeypatch.setitem(making.__kwdefaults__, "timeout", STATEMENT_TIMEOUT)
     monkeypatch.setattr(listener, "PROBE_INTERVAL", 0.5)
     async with proxy_to(make_url(scene.world).port or 5432) as proxy:
         yield proxy
