@@ -48,13 +48,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def tables_are_taken_as_they_are(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def tables_are_taken_as_they_are(request: pytest.FixtureRequest) -> Iterator[None]:
     """A broker examines its tables when it starts: once in a process, but here a fifth of all time would go into that.
 
-    `@pytest.mark.examines` is for tests of it.
+    `@pytest.mark.examines` is for tests of it. Not by the fixture `monkeypatch`, which would then outlive all others.
     """
-    if request.node.get_closest_marker("examines") is None:
-        monkeypatch.setattr(readiness, "examined", _nothing_differs)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("examines") is None:
+            patch.setattr(readiness, "examined", _nothing_differs)
+        yield
 
 
 @pytest.fixture(autouse=True)
