@@ -65,7 +65,8 @@ with portion as materialized (
         from portion s
         cross join lateral unnest(s.lows, s.highs) r (lo, hi)
         cross join lateral (
-            select l.position from {log} l where l.position between r.lo and r.hi and l.created_at <= s.at
+            -- By itself, or a planner that knows nothing of ticks walks the whole log for each of them.
+            select l.position from {log} l where l.position between r.lo and r.hi and l.created_at <= s.at offset 0
         ) l
     ) k
     group by k.island

@@ -1,5 +1,7 @@
 """What operators ask and what maintenance does keeps its index and its cost at a million messages."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.sql.plans import PlanMode
@@ -44,6 +46,22 @@ def test_no_message_of_ticks_beyond_what_was_cleaned_is_looked_for(million: Mill
     values = {**EXPIRY, "first": 1, "reached": 10 * PER_TICK, "after": 0, "limit": 400}
     cost = million.cost("retention", "delete_ticks", values, mode)
     assert cost.walked <= 400 + 10 + 2 * 51 * SPANS + 10
+
+
+@pytest.fixture
+def restored(million: Million) -> Iterator[Million]:
+    """As autovacuum leaves a log that was restored: it has seen to the messages, and not to the few ticks."""
+    million.execute("delete from pg_statistic where starelid = '{ticks}'::regclass")
+    million.execute("update pg_class set reltuples = -1, relpages = 0 where oid = '{ticks}'::regclass")
+    yield million
+    million.execute("analyze {ticks}")
+
+
+def test_repair_walks_the_messages_of_its_ticks_whatever_the_planner_knows(restored: Million, mode: PlanMode) -> None:
+    restored.execute("set statement_timeout = '30s'")
+    cost = restored.cost("tick", "kept", {"tick": 0, "limit": 10 * PER_TICK}, mode)
+    restored.execute("reset statement_timeout")
+    assert cost.walked <= 10 * PER_TICK + 1000
 
 
 def test_lag_of_all_groups_looks_at_a_limited_number_of_messages(million: Million, mode: PlanMode) -> None:
