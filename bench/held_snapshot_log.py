@@ -84,14 +84,14 @@ async def lose(outbox: Outbox, gaps: int) -> None:
 async def gaps(stage: LogStage, count: int, *, owns: bool) -> None:
     """So many gaps while a transaction is open that draws no number, or may own any of them; and its end."""
     outbox = await stage.log("owned" if owns else "gaps")
-    ticker, loop = outbox.client.ticker, asyncio.get_running_loop()
+    ticker = outbox.client.ticker
 
     async def deliver() -> None:
         """Publish, and tick until it is in a tick."""
         head = outbox.client.timeline.head
         await publish(outbox)
         while outbox.client.timeline.head == head:
-            await ticker._once(loop.time())
+            await ticker._once()
 
     await deliver()
     alone = median([await timed(deliver) for _ in range(50)])

@@ -58,7 +58,6 @@ async def made(stage: LogStage, name: str, shape: Shape) -> Outbox:
         f" from generate_series(1, {shape.messages}) n",
         f"insert into {name}_ticks (tick, lows, highs, count) select n, array[(n - 1) * {shape.per_tick} + 1],"
         f" array[n * {shape.per_tick}], {shape.per_tick} from generate_series(1, {ticks}) n",
-        f"insert into {name}_head (one, high, tick, drawn) values (true, {shape.messages}, {ticks}, 0)",
         f"select setval('{name}_head_drawn_seq', {shape.messages})",
         f"insert into {name}_offsets (consumer_group, uri, lo, hi, tick, position, epoch)"
         f" select 'g', '', s * {width}, s * {width} + {width - 1}, {at[0]}, {at[1]}, 1"
@@ -70,6 +69,8 @@ async def made(stage: LogStage, name: str, shape: Shape) -> Outbox:
     ):
         async with stage.engine.begin() as connection:
             await connection.execute(text(statement))
+    # Makes the head, by the ticks.
+    await outbox.client.sequencer.catch_up()
     await stage.settle()
     return outbox
 

@@ -14,7 +14,7 @@ from sqlalchemy import MetaData
 from bench.large_tables import GROUP, Filled, LargeStage, large_stage, reported
 from bench.ten_million import compared, dispatch, lag, printed, publish_topic
 from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.schema import make_dlq_table, make_outbox_table
+from faststream_outbox.schema import make_dlq_table, make_inbox_table, make_outbox_table
 
 CASES = {
     "publish to a topic, 100 a transaction": publish_topic,
@@ -37,6 +37,7 @@ async def partitioned(stage: LargeStage, name: str, count: int, size: int = SIZE
         make_outbox_table(metadata, f"{name}_queue"),
         make_dlq_table(metadata, f"{name}_dlq"),
         make_log_tables(metadata, f"{name}_log", partitioned=True),
+        make_inbox_table(metadata, f"{name}_inbox"),
     )
     async with Outbox(stage.engine, tables=made.log) as outbox:
         await outbox.setup()
