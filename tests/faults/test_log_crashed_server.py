@@ -31,7 +31,10 @@ def log_scene(private_server: PostgresServer, record: str) -> Iterator[LogScene]
         yield scene
 
 
-@pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "plain"])
+@pytest.mark.parametrize(
+    "transactional",
+    [pytest.param(True, id="transactional"), pytest.param(False, marks=pytest.mark.soak, id="plain")],
+)
 async def test_group_recovers_from_crashes_of_the_server(
     private_server: PostgresServer,
     log_scene: LogScene,

@@ -98,6 +98,7 @@ async def test_effects_and_parked_are_what_was_published_while_members_come_go_d
     assert not account.wrongs()
 
 
+@pytest.mark.soak
 async def test_handlers_without_the_transaction_lose_nothing_while_members_come_go_die_and_freeze(
     log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, seed: int
 ) -> None:

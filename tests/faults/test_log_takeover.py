@@ -27,7 +27,10 @@ SLACK = 10.0
 NAMES = 40
 ONCE_EACH = Manner(names=NAMES, rollbacks=0.0, held=0.0, shortest=0.0)
 
-MODES = pytest.mark.parametrize("transactional", [True, False], ids=["transactional", "plain"])
+MODES = pytest.mark.parametrize(
+    "transactional",
+    [pytest.param(True, id="transactional"), pytest.param(False, marks=pytest.mark.soak, id="plain")],
+)
 
 
 @pytest.fixture
