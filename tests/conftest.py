@@ -49,7 +49,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def tables_are_taken_as_they_are(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A broker examines its tables when it starts: once in a process, but here a fifth of all time would go into that.
+    """A broker examines its tables when it starts: once in a process, but here that would be thousands of times.
 
     `@pytest.mark.examines` is for tests of it. Not by the fixture `monkeypatch`, which would then outlive all others.
     """

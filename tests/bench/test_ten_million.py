@@ -12,7 +12,7 @@ MOST = 1.6
 rows themselves would cost twenty times as much."""
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 async def test_cost_of_a_message_does_not_grow_with_the_table() -> None:
     parts = list(CASES)
     async with large_stage() as stage:

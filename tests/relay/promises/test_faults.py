@@ -27,7 +27,7 @@ AWAY = {"kafka": 45.0, "confluent": 45.0}
 """Seconds that a broker is gone in the long tests, where they are not 8: longer than aiokafka waits for an answer."""
 KINDS = sorted(FAR_ENDS)
 OFTEN = ["kafka", "nats", "rabbit"]
-"""Those that every run of the tests breaks; the others have a confirmation of the same kind."""
+"""Those that every run of the tests breaks; the soaks break all of them."""
 
 
 @pytest.fixture
