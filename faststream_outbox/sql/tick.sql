@@ -142,12 +142,12 @@ from me
 -- Puts newly visible positions into a tick; what is drawn and not seen becomes or stays a gap.
 -- Runs after the head was locked, in the same transaction, so that its one snapshot is younger than the last tick.
 -- A gap is forgotten only when every transaction that could own it, one with a smaller xid than its bound, has ended
--- before this snapshot and the gap was looked at with it. The bound is the xid of a later tick: it was given out after
+-- before this snapshot and the gap was looked at since. The bound is the xid of a later tick: it was given out after
 -- the scan that missed the number. The snapshot's xmax would not do: it may be smaller than an xid in progress.
 -- So the gaps that a tick finds stay in its head, and the next tick writes them down with its own xid as their bound.
 -- All have ended below the snapshot's xmin, and of those that draw numbers all below what `owners` has found before.
 -- A gap is looked at only if a transaction below its bound has ended since the last tick: else it cannot have filled.
--- What is only to be forgotten is looked at beside that, some of it in each tick: nothing waits for it.
+-- What is only to be forgotten is deleted beside that, some of it in each tick: nothing waits for it.
 -- There may be very many that have to be looked at: that is done in slices, a tick each, in the order of their numbers.
 -- Nothing fresh comes before the last slice, because it may follow from something late, and then only what was drawn
 -- before the first one: whatever was committed before that is visible to all slices. The next round counts from the
@@ -182,24 +182,17 @@ with me as materialized (
         limit :ranges::int
     ) o
 ), over as materialized (
-    -- Gaps that cannot have filled since they were looked at, and whose owners are gone: some of them, for the last time.
-    select o.bound, o.lo, o.lows, o.highs,
-           sum(cardinality(o.lows)) over (order by o.bound, o.lo) - cardinality(o.lows) as before
-    from (
-        select b.* from {gap_table} b
-        where b.bound >= (select floor from head)
-          and b.bound <= least((select xid from since), (select dead from me))
-        order by b.bound, b.lo
-        limit :sweep::int
-    ) o
+    -- Gaps that cannot have filled since they were looked at, and whose owners are gone: some of them, not read.
+    select b.bound, b.lo from {gap_table} b
+    where b.bound >= (select floor from head)
+      and b.bound <= least((select xid from since), (select dead from me))
+    order by b.bound, b.lo
+    limit :sweep::int
 ), looked as materialized (
-    select d.bound, d.lo, d.lows, d.highs, true as is_due from due d where d.before < :ranges::int
-    union all
-    select o.bound, o.lo, o.lows, o.highs, false from over o where o.before < :sweep::int
+    select d.bound, d.lo, d.lows, d.highs from due d where d.before < :ranges::int
 ), slice as materialized (
     select n.due >= :ranges::int or n.due > n.looked or cardinality(h.lows) > :ranges::int as is_cut
-    from head h, (select (select count(*) from due) as due,
-                        (select count(*) from looked k where k.is_due) as looked) n
+    from head h, (select (select count(*) from due) as due, (select count(*) from looked) as looked) n
 ), ranges as materialized (
     select k.bound, k.lo as first, r.lo, r.hi
     from looked k cross join lateral unnest(k.lows, k.highs) r (lo, hi)
@@ -266,6 +259,8 @@ with me as materialized (
     select k.bound, k.lo as first
     from looked k, me
     where k.bound <= me.dead or (k.bound, k.lo) in (select a.bound, a.first from late a)
+    union all
+    select o.bound, o.lo from over o
 ), pieces as materialized (
     -- What is left of gaps: between late messages, and where nobody has looked yet or an owner may live.
     select x.bound, x.first, x.lo, x.hi
@@ -282,13 +277,15 @@ with me as materialized (
     ) x
     where x.lo <= x.hi and (x.bound > me.dead or (c.is_full and x.hi > c.last))
 ), kept as (
+    -- From the floor on, also where the planner takes the table for empty and reads all of it: old versions lie below.
     update {gap_table} g set lows = p.lows, highs = p.highs
     from (select p.bound, p.first, array_agg(p.lo order by p.lo) as lows, array_agg(p.hi order by p.lo) as highs
           from pieces p group by p.bound, p.first) p
-    where g.bound = p.bound and g.lo = p.first
+    where g.bound = p.bound and g.lo = p.first and g.bound >= (select floor from head)
 ), ended as (
     delete from {gap_table} g using touched t
-    where g.bound = t.bound and g.lo = t.first and (t.bound, t.first) not in (select p.bound, p.first from pieces p)
+    where g.bound = t.bound and g.lo = t.first and g.bound >= (select floor from head)
+      and (t.bound, t.first) not in (select p.bound, p.first from pieces p)
 ), bounded as (
     insert into {gap_table} (bound, lo, lows, highs, since)
     select me.xid, min(n.lo), array_agg(n.lo order by n.lo), array_agg(n.hi order by n.lo), h.at
@@ -312,7 +309,7 @@ with me as materialized (
     -- The last gap that this slice has done with.
     select k.bound, k.lo
     from looked k, cut c
-    where k.is_due and (not c.is_full or k.highs[cardinality(k.highs)] <= c.last)
+    where not c.is_full or k.highs[cardinality(k.highs)] <= c.last
     order by k.bound desc, k.lo desc
     limit 1
 ), moved as (
@@ -332,7 +329,8 @@ with me as materialized (
          (select coalesce((select max(position) from fresh), (select high from head)) as high) n
     returning high, tick
 ), old as (
-    delete from {head_table} n using head h where n.id = h.id
+    -- By its number, however few rows the planner expects among the old versions.
+    delete from {head_table} n where n.id = (select h.id from head h)
 ), notified as (
     select pg_notify(:channel::text, tick::text) from made
 )
@@ -340,8 +338,7 @@ select m.tick, coalesce((select count from made), 0) as positions, m.high, (sele
        (select count(*) from notified) as notified,
        c.is_cut or h.reach is not null or (select count(*) from visible) >= :limit::int
        or (select count(*) from visible) > (select count(*) from fresh) as has_more,
-       (select count(*) from over) >= :sweep::int or exists (select from over o where o.before >= :sweep::int)
-           as has_to_sweep
+       (select count(*) from over) >= :sweep::int as has_to_sweep
 from moved m, cut c, head h
 
 -- name: advance_sequence

@@ -188,14 +188,15 @@ class TickModel:
             over = [x for x in head.before.running if x < snapshot.xmax and x not in snapshot.running]
             since = min(over, default=head.before.xmax)
         known = {(bound, at) for bound, at in state.gaps if bound >= head.floor}
-        looked = {(bound, at) for bound, at in known if bound > since or bound <= min(since, dead)}
+        looked = {(bound, at) for bound, at in known if bound > since}
+        forgotten = {(bound, at) for bound, at in known - looked if bound <= dead}
         asked = looked | {(xid, at) for at in head.gaps}
         if self.forgets_unread:
             asked = {(bound, at) for bound, at in asked if bound > dead}
         late = {at for _, at in asked if at in snapshot.visible}
         fresh = {at for at in snapshot.visible if at > head.high}
         left = {(bound, at) for bound, at in asked if bound > dead and at not in late}
-        gaps = frozenset(known - looked | left)
+        gaps = frozenset(known - looked - forgotten | left)
         high = max(fresh, default=head.high)
         opened = frozenset(range(head.high + 1, high)) - fresh
         if self.bound_by_xmax:

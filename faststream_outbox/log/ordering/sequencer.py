@@ -31,8 +31,8 @@ ISLAND_LIMIT = 1_000
 """Runs of positions in one tick at most: what readers keep of a tick grows with them."""
 RANGE_LIMIT = 20_000
 """Gaps that one tick looks into at most, of those that may have filled."""
-SWEEP_LIMIT = 1_000
-"""Gaps that one tick forgets at most, about."""
+SWEEP_LIMIT = 100
+"""Rows of gaps that one tick forgets at most; each has up to a thousand."""
 OWNER_SECONDS = 1.0
 """How old a gap is before its possible owners are searched for, and how often that is done."""
 BUSY_INTERVAL = 0.005
