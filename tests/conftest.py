@@ -4,13 +4,15 @@ Tests of two workers share no server, because everybody's snapshots, locks and t
 everybody's business there: a transaction that one test holds open keeps dead rows on the pages of another.
 
 `OUTBOX_TEST_DSN` replaces the private server by one of yours (databases `outbox_test_*` are dropped
-and created there); `OUTBOX_TEST_PG=16` picks the version of the private one. Brokers are in `tests/servers`; a part
-that is not installed is skipped, or a failure with `OUTBOX_TEST_REQUIRE=1`.
+and created there); `OUTBOX_TEST_PG=16` picks the version of the private one, and `TMPDIR` its place. Brokers are in
+`tests/servers`; a part that is not installed is skipped, or a failure with `OUTBOX_TEST_REQUIRE=1`.
 """
 
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 
 import hypothesis
 import psycopg
@@ -31,6 +33,14 @@ __all__ = ["amqp", "kafka_address", "nats", "nats_server", "rabbit_server", "red
 # fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands.
 # Autovacuum would come at any time, hold a snapshot, and teach the planner about a test's tables.
 SETTINGS = {"fsync": "off", "max_connections": "200", "autovacuum": "off"}
+
+# Servers live in memory, where there is enough of it: files of tables are made and removed all the time, and on a disk
+# that takes a fifth of everything.
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED = 8 << 30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None
 
 # The same examples in every run, however slow the machine is; what explores is among the soak tests.
 hypothesis.settings.register_profile(

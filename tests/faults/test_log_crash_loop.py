@@ -48,7 +48,13 @@ def runs(scene: LogScene) -> Counter[int]:
 
 @pytest.mark.parametrize(
     ("way", "fails_first"),
-    [("plain", False), ("plain", True), ("transactional", False), ("topic_batch", False), ("topic_batch", True)],
+    [
+        ("plain", True),
+        ("transactional", False),
+        ("topic_batch", True),
+        pytest.param("plain", False, marks=pytest.mark.soak),
+        pytest.param("topic_batch", False, marks=pytest.mark.soak),
+    ],
 )
 async def test_message_that_ends_its_process_is_parked_and_the_rest_goes_on(
     log_scene: LogScene, way: str, fails_first: bool

@@ -165,6 +165,7 @@ async def test_run_handles_messages(shop: Shop, broker: OutboxBroker) -> None:
     assert shop.left() == 0
 
 
+@pytest.mark.soak
 async def test_workers_of_one_command_share_the_work(shop: Shop, broker: OutboxBroker) -> None:
     async with shop.running("--workers", "2"):
         shop.publish(broker, range(200))

@@ -27,8 +27,15 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 HEADINGS = "() => [...document.querySelectorAll('h1')].map(element => element.textContent.trim())"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param(WIDE, "light", id="wide-light"),
+        pytest.param(NARROW, "dark", id="narrow-dark"),
+        pytest.param(WIDE, "dark", marks=pytest.mark.soak, id="wide-dark"),
+        pytest.param(NARROW, "light", marks=pytest.mark.soak, id="narrow-light"),
+    ],
+)
 async def test_every_screen_is_drawn(browser: "Browser", place: Place, size: tuple[int, int], scheme: str) -> None:
     async with served(place.dashboard()) as base, opened(browser, base, size, color_scheme=scheme) as tab:
         for path, given in every_page(place):

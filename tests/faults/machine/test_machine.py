@@ -41,7 +41,12 @@ async def _strike_each(world: World, cast: Cast) -> Mapping[str, str]:
 async def test_all_promises_hold_while_everything_is_broken_once(tmp_path: Path) -> None:
     numbers = dict.fromkeys(ROLES, 1) | {WORKER: 2, TRANSACTIONAL_WORKER: 2, MEMBER: 2}
     plan = Plan(
-        SEED, 0.0, {role: numbers[role] for role in (*reversed(ROLES[1:]), PRODUCER)}, pooler=False, standby=False
+        SEED,
+        0.0,
+        {role: numbers[role] for role in (*reversed(ROLES[1:]), PRODUCER)},
+        pooler=False,
+        standby=False,
+        pace=8.0,
     )
     report = await play(plan, tmp_path, _strike_each)
     print(report.markdown())

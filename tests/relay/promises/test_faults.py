@@ -26,7 +26,7 @@ SIZES = {"sqs": (400, 20)}
 AWAY = {"kafka": 45.0, "confluent": 45.0}
 """Seconds that a broker is gone in the long tests, where they are not 8: longer than aiokafka waits for an answer."""
 KINDS = sorted(FAR_ENDS)
-OFTEN = ["kafka", "nats", "rabbit"]
+OFTEN = ["kafka", "nats"]
 """Those that every run of the tests breaks; the soaks break all of them."""
 
 
