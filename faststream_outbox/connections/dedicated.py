@@ -110,6 +110,8 @@ class DedicatedConnection:
         self._opened: Opened | None = None
         self._driver: Any = None  # an asyncpg or psycopg connection, neither of which need be installed
         self._explicit = False
+        self._is_given_up = False
+        """Whether nobody waits any more for what runs."""
         self._begin = _BEGIN
         self.openings = 0
         """How often it was opened: what was read before the last time may be of another server."""
@@ -242,7 +244,7 @@ class DedicatedConnection:
         try:
             results = await self._run_steps(steps, lock_seconds)
         except Exception as error:
-            if monotonic() - begun < _IDLE_IN_TRANSACTION or not _is_lost(error):
+            if self._is_given_up or monotonic() - begun < _IDLE_IN_TRANSACTION or not _is_lost(error):
                 raise
             # The event loop stood still for so long that the server took us for dead. Nothing was committed.
             await self._discard()
@@ -279,16 +281,19 @@ class DedicatedConnection:
         """
         if self._asyncpg:
             return await running
+        self._is_given_up = False
         task = asyncio.ensure_future(running)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._driver is not None:
-                self._driver.pgconn.finish()
-            task.cancel()
+            self._is_given_up = True
+            if self._opened is None:
+                # While it connects there is nothing to end yet.
+                task.cancel()
+            else:
+                self._opened.hang_up()
             # It may end with an error of the driver's, now or later, which says nothing new.
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            # While it connects there is nothing to end yet.
             await asyncio.wait([task], timeout=1.0)
             raise
 

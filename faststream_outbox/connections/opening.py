@@ -6,8 +6,9 @@ health, which examines the tables through SQLAlchemy.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -40,6 +41,18 @@ class Opened(NamedTuple):
         driver: Any = proxied.driver_connection
         proxied.detach()
         return cls(proxied, driver)
+
+    def hang_up(self) -> None:
+        """Let psycopg see the end of the line, and keep the file.
+
+        Closed while the event loop waits for it, its number could go to another socket, which nobody would hear then.
+        """
+        if not self.driver.closed:
+            with (
+                socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line,
+                suppress(OSError),
+            ):
+                line.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """End it at once, whatever it is doing."""

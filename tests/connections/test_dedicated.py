@@ -1,6 +1,8 @@
 """A connection of the library's own: one statement, one transaction; after an error a fresh one."""
 
 import asyncio
+import contextlib
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -96,6 +98,31 @@ async def test_statement_that_takes_too_long_is_given_up(driver_engine: AsyncEng
     with pytest.raises(TimeoutError):
         await connection.fetch(sql("select pg_sleep(5)"), {})
     assert not connection.is_open
+    await connection.close()
+
+
+async def test_socket_that_is_opened_while_a_statement_is_given_up_is_heard(psycopg_engine: AsyncEngine) -> None:
+    """It may be given the number of the file that was closed, and the event loop must not take it for that one."""
+    connection = DedicatedConnection(psycopg_engine)
+    await connection.open()
+    driver: Any = connection._driver
+    number = driver.fileno()
+    running = asyncio.create_task(connection.fetch(sql("select pg_sleep(60)"), {}))
+    await eventually(lambda: driver.info.transaction_status.name == "ACTIVE")
+    running.cancel()
+    heard = asyncio.Event()
+    with contextlib.ExitStack() as stack:
+        opened: dict[int, socket.socket] = {}
+        while number not in opened:
+            await asyncio.sleep(0)
+            for one, other in (pair := socket.socketpair()), pair[::-1]:
+                stack.enter_context(one)
+                opened[one.fileno()] = other
+        asyncio.get_running_loop().add_reader(number, heard.set)
+        await asyncio.wait([running])
+        opened[number].send(b"!")
+        await asyncio.wait_for(heard.wait(), 5.0)
+        asyncio.get_running_loop().remove_reader(number)
     await connection.close()
 
 
