@@ -3,7 +3,8 @@
 The processes of the earlier version are its own, from PyPI; the migration is the one that docs/migrating.md prints.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,18 @@ OLDEST, LATEST = "0.3.7", "0.19.0"
 WITHOUT_DEAD_LETTERS = ("outbox",)
 
 
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Where an earlier version is, installed once."""
+    return cache(lambda version: install(version, tmp_path_factory.mktemp("earlier")))
+
+
 @pytest.fixture
-async def scene(request: pytest.FixtureRequest, record: str, tmp_path: Path) -> AsyncIterator[UpgradeScene]:
+async def scene(
+    request: pytest.FixtureRequest, record: str, packages: Callable[[str], Path]
+) -> AsyncIterator[UpgradeScene]:
     """The tables of an earlier version, which nobody uses yet."""
-    package = install(request.param, tmp_path)
+    package = packages(request.param)
     async with troupe(CrewProcess) as crew:
         scene = UpgradeScene(record, package, crew, is_stopping_safe=request.param != OLDEST)
         await scene.set_up()

@@ -42,7 +42,7 @@ UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=3))
 def test_any_arguments_end_in_a_known_way(stage: Stage, start: list[str], more: list[str]) -> None:
     printed = stage.run(*start, *more, code=None)

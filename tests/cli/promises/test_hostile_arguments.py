@@ -202,14 +202,14 @@ def test_a_database_that_cannot_be_is_said_in_a_line(stage: Stage) -> None:
                 assert len(printed.err) < LONGEST
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_command_ends_in_a_known_way(data: st.DataObject, filled: Filled) -> None:
     filled.run(*data.draw(lines(data.draw(st.sampled_from(ALL)))))
 
 
 @pytest.mark.soak
-@settings(max_examples=4000, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2500, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_command_ends_in_a_known_way_at_length(data: st.DataObject, filled: Filled) -> None:
     filled.run(*data.draw(lines(data.draw(st.sampled_from(ALL)))))
