@@ -19,10 +19,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox.connections import settings
 from faststream_outbox.connections.address import Address
 from faststream_outbox.connections.identity import Identity, Role
 from faststream_outbox.connections.opening import Opened, opened
 from faststream_outbox.connections.redirected import Dialling
+from faststream_outbox.connections.settings import BEGIN, IDLE_IN_TRANSACTION
 from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.schema.names import check_given
 from faststream_outbox.sql import Statement
@@ -34,35 +36,9 @@ _PROBE = (
     "select pg_backend_pid(), current_setting('default_transaction_isolation'), pg_is_in_recovery(), "
     "current_setting('application_name')"
 )
-_BEGIN = "begin isolation level read committed"
-# The server ends the transaction of a client that froze or was cut off half-way: others wait for its locks.
-_IDLE_IN_TRANSACTION = 2.0
 _IDLE_WHILE_HOLDING = 3600.0
 _IDLE_TOO_LONG = "25P03"
-_SLACK = 1.0
-"""Seconds by which the server gives a statement up later than we do."""
-_HAS_TRANSACTION_TIMEOUT = 17
-
-# A plan cached while the queue was empty would be a sequential scan, and outlive the emptiness; a bitmap scan never
-# marks dead index entries; compiling takes longer than any statement here, and so does planning: left to itself the
-# server plans a claim anew each time. Behind a pooler no plan is cached.
-_PLANS = (
-    "select set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false), "
-    "set_config('jit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false)"
-)
 STATEMENT_TIMEOUT = 30.0
-
-
-def _limits(timeout: float, lock_seconds: float, server_version: int) -> dict[str, str]:
-    """What a role or a database may have limited, as our statements need it."""
-    limits = {
-        "statement_timeout": str(int((timeout + _SLACK) * 1000)),
-        "lock_timeout": str(int(lock_seconds * 1000)),
-        "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION * 1000)),
-    }
-    if server_version >= _HAS_TRANSACTION_TIMEOUT:
-        limits["transaction_timeout"] = "0"
-    return limits
 
 
 def _is_lost(error: Exception) -> bool:
@@ -112,7 +88,7 @@ class DedicatedConnection:
         self._explicit = False
         self._is_given_up = False
         """Whether nobody waits any more for what runs."""
-        self._begin = _BEGIN
+        self._begin = BEGIN
         self.openings = 0
         """How often it was opened: what was read before the last time may be of another server."""
         self.answered_at = float("-inf")
@@ -244,7 +220,7 @@ class DedicatedConnection:
         try:
             results = await self._run_steps(steps, lock_seconds)
         except Exception as error:
-            if self._is_given_up or monotonic() - begun < _IDLE_IN_TRANSACTION or not _is_lost(error):
+            if self._is_given_up or monotonic() - begun < IDLE_IN_TRANSACTION or not _is_lost(error):
                 raise
             # The event loop stood still for so long that the server took us for dead. Nothing was committed.
             await self._discard()
@@ -268,7 +244,7 @@ class DedicatedConnection:
             results.append(rows)
             if not rows:
                 break
-        if monotonic() - begun > _IDLE_IN_TRANSACTION / 2:
+        if monotonic() - begun > IDLE_IN_TRANSACTION / 2:
             # A COMMIT that is not answered may have come about or not: ask first whether anybody is there.
             await driver.execute("select 1")
         return results
@@ -312,14 +288,14 @@ class DedicatedConnection:
         driver = self._driver = self._opened.driver
         self.openings += 1
         if self._asyncpg:
-            await driver.execute(_BEGIN)
+            await driver.execute(BEGIN)
             prepared = await driver.prepare(_PROBE, name="")
             pid, isolation, self.is_standby, application = await prepared.fetchrow()
             await driver.execute("commit")
             self.pooled = pid != driver.get_server_pid()
         else:
             await driver.set_autocommit(True)
-            await driver.execute(_BEGIN)
+            await driver.execute(BEGIN)
             cursor = await driver.execute(_PROBE, prepare=False)
             pid, isolation, self.is_standby, application = await cursor.fetchone()
             await driver.execute("commit")
@@ -334,18 +310,12 @@ class DedicatedConnection:
 
     async def _set_limits(self, driver: Any, application_name: str) -> None:
         version = driver.get_server_version()[0] if self._asyncpg else driver.info.server_version // 10_000
-        limits = _limits(self.timeout, self._lock_seconds, version)
-        # As E'…': a backslash in the application's own name means one whatever standard_conforming_strings says.
-        quoted_name = "E'" + application_name.replace("\\", "\\\\").replace("'", "''") + "'"
+        limits = settings.limits(self.timeout, self._lock_seconds, version)
         if self.pooled:
-            # The next transaction may run on another server connection.
-            local = [f"application_name = {quoted_name}", *(f"{name} = {value}" for name, value in limits.items())]
-            self._begin = "; set local ".join([_BEGIN, *local])
+            self._begin = settings.of_transaction(application_name, limits)
             return
-        self._begin = _BEGIN
-        limits["idle_session_timeout"] = "0"
-        settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits.items())
-        await driver.execute(f"{_PLANS}, set_config('application_name', {quoted_name}, false), {settings}")
+        self._begin = BEGIN
+        await driver.execute(settings.of_session(application_name, limits))
 
     async def listen(self, channel: str, receive: Callable[[int, str], None], lost: Callable[[], None]) -> None:
         """Open the connection, LISTEN on `channel`, and call `receive` with each sender's process id and payload."""

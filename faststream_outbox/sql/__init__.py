@@ -3,9 +3,9 @@
 Each `.sql` file beside this module holds statements that start with `-- name: <name>` and a line of
 description. `{table}`, `{dead}` and the like stand for quoted names and are filled once; `:name` is
 a parameter, written as each driver wants it. Used by every engine. Elsewhere stands only what cannot be such a
-statement: settings of a connection (`dedicated`, `isolation`), the DDL of partitions, the DDL and catalog questions of
-`schema`, and the broker's ping. What stands between `/*if dead*/` and `/*end*/` is left out where there is no
-dead-letter table.
+statement: settings of a connection (`dedicated`, `settings`, `isolation`), the DDL of partitions, the DDL and catalog
+questions of `schema`, and the broker's ping. What stands between `/*if dead*/` and `/*end*/` is left out where there is
+no dead-letter table.
 """
 
 import re

@@ -13,7 +13,8 @@ ELSEWHERE = {
     "schema/compare.py": "DDL that repairs",
     "schema/repair.py": "DDL that repairs",
     "connections/isolation.py": "the level of a transaction",
-    "connections/dedicated.py": "settings of a connection",
+    "connections/dedicated.py": "what is asked of a connection that was just opened",
+    "connections/settings.py": "settings of a connection",
 }
 _SQL = re.compile(
     r"(select|insert into|delete from|alter table|create (unique )?(table|index)|drop (table|index)|show)\s"

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import URL, Table, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.connections import dedicated
+from faststream_outbox.connections import dedicated, settings
 from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.schema.names import Names
@@ -151,7 +151,7 @@ async def test_transaction_that_the_server_ended_while_the_loop_stood_still_runs
     is_sent: bool,
     is_explicit: bool,
 ) -> None:
-    limits, idle = dedicated._limits, iter(["100"])
+    limits, idle = settings.limits, iter(["100"])
 
     def impatient_once(*given: Any) -> dict[str, str]:
         return {**limits(*given), "idle_in_transaction_session_timeout": next(idle, "60000")}
@@ -168,8 +168,8 @@ async def test_transaction_that_the_server_ended_while_the_loop_stood_still_runs
         else:
             until_the_server_ends_it()
 
-    monkeypatch.setattr(dedicated, "_IDLE_IN_TRANSACTION", 0.1)
-    monkeypatch.setattr(dedicated, "_limits", impatient_once)
+    monkeypatch.setattr(dedicated, "IDLE_IN_TRANSACTION", 0.1)
+    monkeypatch.setattr(settings, "limits", impatient_once)
     connection = DedicatedConnection(driver_engine)
     backend = await pid(connection)
     insert = sql("insert into outbox (queue, payload) values (:queue, '') returning id")

@@ -215,11 +215,10 @@ def topics(place: Place) -> Iterator[Entry]:
     yield Entry("Overview.slots", overview.slots, {"group": "g", "uri": "u"})
     yield Entry("Overview.blocked_keys", overview.blocked_keys, {"group": "g", "limit": 1})
     yield Entry("Overview.gaps", overview.gaps, {"limit": 1})
-    inbox = package.Inbox(place.engine, place.inbox_table, consumer="c")
     sync_inbox = package.SyncInbox(place.sync_engine, place.inbox_table, consumer="c")
 
     async def receive(**given: Any) -> None:
-        async with inbox.receive(**given):
+        async with place.inbox.receive(**given):
             pass
 
     def receive_sync(**given: Any) -> None:

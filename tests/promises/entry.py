@@ -9,7 +9,7 @@ from sqlalchemy import Engine, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from faststream_outbox import OutboxBroker
+from faststream_outbox import Inbox, OutboxBroker
 from faststream_outbox.log import Outbox
 from faststream_outbox.overview import Overview
 from faststream_outbox.queue import DeadLetters, OutboxClient
@@ -50,6 +50,7 @@ class Place:
         self.client = OutboxClient(engine, self.table, dlq_table=self.dlq_table, log=None)
         self.letters = DeadLetters(self.client)
         self.outbox = Outbox(engine, tables=log_tables, listen=False)
+        self.inbox = Inbox(engine, self.inbox_table, consumer="c")
         self.overview = Overview(
             engine, table=self.table, dlq_table=self.dlq_table, log_tables=log_tables, inbox_table=self.inbox_table
         )
@@ -59,6 +60,7 @@ class Place:
         return OutboxBroker(**{**given, "log_tables": self.log_tables} | options)
 
     async def close(self) -> None:
+        await self.inbox.stop()
         await self.overview.close()
         await self.outbox.cleanup()
         await self.broker.stop()
