@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.05
+"""Asking costs whoever is waited for: pauses grow to a tenth of what was waited already, up to this."""
 
 PROGRESS_PAUSE_SECONDS = 0.1
 """Between two counts of what is left: counting costs whoever works on it."""
@@ -25,17 +27,18 @@ async def eventually(
     """Asks until the answer is true, and gives that answer; fails the test when `timeout` has passed."""
     __tracebackhide__ = True
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
+    began = loop.time()
     while True:
         answer = predicate()
         if inspect.isawaitable(answer):
             answer = await answer
         if answer:
             return answer
-        if loop.time() > deadline:
+        waited = loop.time() - began
+        if waited > timeout:
             what = message or inspect.getdoc(predicate) or getattr(predicate, "__qualname__", repr(predicate))
             pytest.fail(f"still not so after {timeout} s: {what} (last answer: {answer!r})")
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(min(max(PAUSE_SECONDS, waited / 10), LONGEST_PAUSE_SECONDS))
 
 
 def eventually_sync(predicate: Callable[[], bool], timeout: float = PATIENCE_SECONDS, message: str = "") -> None:
