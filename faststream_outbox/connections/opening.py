@@ -47,12 +47,11 @@ class Opened(NamedTuple):
 
         Closed while the event loop waits for it, its number could go to another socket, which nobody would hear then.
         """
-        if not self.driver.closed:
-            with (
-                socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line,
-                suppress(OSError),
-            ):
-                line.shutdown(socket.SHUT_RDWR)
+        if self.driver.closed:
+            return
+        # Where no file can be opened any more, it is closed like that.
+        with suppress(OSError), socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line:
+            line.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """End it at once, whatever it is doing."""
