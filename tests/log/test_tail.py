@@ -60,7 +60,7 @@ async def running(*workers: LogWorker) -> AsyncGenerator[None]:
 async def passed_over(rig: LogRig, noticed: asyncio.Event) -> int:
     """Publish what nobody reads until something has happened, and give the number of ticks.
 
-    Once may not do: a member that has just got up, as to renew its leases, passes over it by itself.
+    Once may not do: a member that is woken meanwhile gets up, and passes over it by itself.
     """
     ticks = 0
 

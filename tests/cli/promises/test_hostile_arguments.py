@@ -209,7 +209,7 @@ def test_every_command_ends_in_a_known_way(data: st.DataObject, filled: Filled) 
 
 
 @pytest.mark.soak
-@settings(max_examples=2500, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4000, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_command_ends_in_a_known_way_at_length(data: st.DataObject, filled: Filled) -> None:
     filled.run(*data.draw(lines(data.draw(st.sampled_from(ALL)))))

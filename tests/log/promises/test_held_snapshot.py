@@ -17,7 +17,7 @@ from tests.sql.plans import nodes
 pytestmark = pytest.mark.slow
 
 TICKS = 250
-GROWTH = 6
+GROWTH = 2
 """Pages by which a statement may grow: an index gets one level deeper, and what is found lies on another page."""
 
 # A number that is lost, and a message behind it.
