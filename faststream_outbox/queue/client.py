@@ -317,8 +317,9 @@ class OutboxClient:
         """Hold messages in the session's own transaction until it ends, or raise `LeaseLost`.
 
         A transaction that is REPEATABLE READ or SERIALIZABLE needs this as its first statement: the renewal of
-        the lease would otherwise be in conflict with `settle_within`. While it lives nobody else gets the
-        messages, also when it takes longer than the lease.
+        the lease would otherwise be in conflict with `settle_within`. A renewal just before it is a conflict too, after
+        which to begin again, as `begin_within` does. While the transaction lives nobody else gets the messages, also
+        when it takes longer than the lease.
         """
         opened = await caller_connection(session, self.table)
         held = await named_in(opened, "lock", claims)

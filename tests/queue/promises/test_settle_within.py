@@ -218,11 +218,13 @@ class TestStrictIsolation:
         self, ledger: Rig, strict: AsyncEngine
     ) -> None:
         async def handle(claim: Claim) -> Outcome:
-            async with AsyncSession(strict) as session, session.begin():
-                await ledger.client.lock_within(session, claim)
+            async with AsyncSession(strict) as session:
+                # Begins again where a renewal comes just before the lock.
+                await ledger.client.begin_within(session, claim)
                 await write(session, claim)
                 await asyncio.sleep(1.2)
                 await ledger.client.settle_within(session, claim)
+                await session.commit()
             return SETTLED
 
         for client in (ledger.client, ledger.another_client()):
