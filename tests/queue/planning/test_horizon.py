@@ -12,12 +12,13 @@ import pytest
 from sqlalchemy import URL, Table
 
 from faststream_outbox import events
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.queue import DONE, Claim, Done
 from faststream_outbox.queue.planning import horizon as horizons
 from faststream_outbox.queue.planning.horizon import Horizon
 from faststream_outbox.schema import Names
-from faststream_outbox.sql import statements
+from faststream_outbox.sql import Statement, statements
 from faststream_outbox.wakeup.hint import Hint
 from tests.queue.rig import Rig
 from tests.waiting import eventually
@@ -231,22 +232,36 @@ async def test_dead_entries_of_a_deep_key_are_not_walked(rig: Rig) -> None:
     assert above.buffers < 60 < 100 < all_.buffers
 
 
-async def test_a_drain_stands_on_floors_and_asks_no_more_than_it_must(rig: Rig, sent: list[str]) -> None:
+async def test_a_drain_stands_on_floors_and_asks_no_more_than_it_must(
+    rig: Rig, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on = asyncio.Event()
+    known: list[tuple[int | None, int | None]] = []
+    fetch = DedicatedConnection.fetch
+
+    async def noted(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
+        if statement.name == "claim_keys":
+            known.append((values["floors"][0], values["nexts"][0]))
+        return await fetch(connection, statement, values)
 
     async def handle(claim: Claim) -> Done:
         await go_on.wait()
         return DONE
 
+    monkeypatch.setattr(DedicatedConnection, "fetch", noted)
     *_, last = await rig.publish(*(Envelope(queue="orders", body=b"1", key="k") for _ in range(100)))
     await rig.work(handle)
     horizon = rig.client.claimer.horizon
     await eventually(lambda: horizon.id >= last)
+    # From here on whatever is claimed knows the horizon.
+    await rig.witness.wait(events.Started)
     sent.clear()
     go_on.set()
     await rig.witness.wait(events.Handled, count=100)
     assert (sent.count("claim_keys") > 5, sent.count("overtaken")) == (True, 0)
     assert (horizon.floor(KEY) or 0) > last - 50
+    # The first finds where the key begins, the second where it goes on; the last has nothing behind it.
+    assert [claim for claim in known[2:-1] if None in claim] == []
 
 
 @pytest.mark.slow
