@@ -1,14 +1,18 @@
 """Messages so large that a whole batch of them would fill the memory: fewer are read at once, and at least one."""
 
+import json
 import secrets
 from typing import Any
 
 import pytest
 
+from faststream_outbox.log.sharing.wanted import as_filters
+from faststream_outbox.sql import statements
 from tests.log.opened import Collector
 from tests.log.rig import LogRig
 
 MODULE = "faststream_outbox.log.fetcher.READ_BYTES"
+ALL_SLOTS = 2**256 - 1
 
 
 async def sizes(rig: LogRig, **options: Any) -> list[int]:
@@ -45,3 +49,22 @@ async def test_headers_count_too(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(MODULE, 25_000)
     await rig.put("k", *range(4), large="x" * 10_000)
     assert await sizes(rig) == [3, 1]
+
+
+async def test_messages_that_are_too_many_bytes_are_not_even_decompressed(rig: LogRig) -> None:
+    await rig.put("k", *["x" * 1_000_000 for _ in range(20)])
+    fetch = statements("log", rig.outbox.client.names)["fetch"]
+    touched: list[int] = []
+    for last in (2, 20):
+        asked = {"ticks": [1], "los": [1], "his": [last], "limit": 100, "bytes": 5000} | as_filters({"": ALL_SLOTS})
+        async with rig.engine.connect() as connection:
+            # The first one reads the catalog too.
+            for _ in range(2):
+                plan = await connection.exec_driver_sql(
+                    f"explain (analyze, buffers, timing off, format json) {fetch.dollar}", fetch.arguments(asked)
+                )
+                found = plan.scalar_one()
+        (tree,) = found if isinstance(found, list) else json.loads(found)
+        assert tree["Plan"]["Actual Rows"] == 1
+        touched.append(tree["Plan"]["Shared Hit Blocks"] + tree["Plan"]["Shared Read Blocks"])
+    assert touched[1] <= touched[0] + 2
