@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from faststream import FastStream
-from faststream.redis import RedisBroker
+from faststream.redis import RedisBroker, StreamSub
 from faststream.redis.annotations import RedisMessage
 from redis.asyncio import Redis
 
@@ -27,7 +27,8 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[RedisBroker]:
 async def test_a_subscriber_sees_it_as_if_it_was_published_there(stage: Stage, redis: RedisBroker, kind: str) -> None:
     stage.broker.relay("orders", to=redis.publisher(**{kind: "shop"}))
 
-    @redis.subscriber(**{kind: "shop"})
+    # Without a place to begin, a stream is read from its end, until the first message comes while it is read.
+    @redis.subscriber(**{kind: StreamSub("shop", last_id="0") if kind == "stream" else "shop"})
     async def receive(body: dict[str, int], message: RedisMessage) -> None:
         stage.seen.append((body, message.message_id, message.correlation_id, message.headers, message.body))
 
