@@ -129,13 +129,13 @@ def _latency(results: Results) -> Verdict:
 
 
 def _others(results: Results) -> Verdict:
-    engine = _ratio(results, ("others", "ours, engine"), ("drain-engine", "ours, engine"))
-    whole = _ratio(results, ("others", "ours"), ("drain-best", "ours"))
+    engine = _ratio(results, ("others", "ours, engine"), ("others", "ours, engine, without them"))
+    whole = _ratio(results, ("others", "ours"), ("others", "ours, without them"))
     return f"{whole:.2f} ×; engine {engine:.2f} ×", whole >= 0.95 and engine >= 0.95
 
 
 def _snapshot(results: Results) -> Verdict:
-    engine = _ratio(results, ("snapshot", "ours, engine"), ("drain-engine", "ours, engine"))
+    engine = _ratio(results, ("snapshot", "ours, engine"), ("snapshot", "ours, engine, without it"))
     decay = found(results, "snapshot", "ours, engine").median("decay")
     return f"{engine:.2f} ×; last tenth took {decay:.2f} × the first", engine >= 0.9 and decay <= 1.2
 
