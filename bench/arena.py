@@ -86,6 +86,12 @@ class Arena:
             yield
             connection.execute("rollback")
 
+    def come_to_rest(self, name: str) -> None:
+        """Have the server do now what filling a peer's tables has left for later."""
+        with self.connect(name) as connection:
+            connection.execute("vacuum (analyze)")
+            connection.execute("checkpoint")
+
     def spent(self, name: str) -> Spent:
         """What the server has counted in a peer's database; waits until its processes have reported."""
         with self.connect(name) as connection:

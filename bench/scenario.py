@@ -51,6 +51,15 @@ def ask(arena: Arena, entry: Entry, scale: float) -> Answer | None:
     return arena.peer(entry.peer).ask(**scaled(entry.question, scale))
 
 
+def ask_at_rest(arena: Arena, entry: Entry, scale: float) -> Answer | None:
+    """The same, when vacuum and the disk have done with what was filled in: that is no part of a drain."""
+    question = scaled(entry.question, scale)
+    peer = arena.peer(entry.peer)
+    peer.ask(do="fill", messages=question["messages"], others=question.pop("others", 0))
+    arena.come_to_rest(entry.peer)
+    return peer.ask(**question, filled=True)
+
+
 def ask_under_snapshot(arena: Arena, entry: Entry, scale: float) -> Answer | None:
     """The same, with an old snapshot held open for as long as it takes."""
     peer = arena.peer(entry.peer)

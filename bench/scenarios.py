@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from bench import log_scenarios, relay_scenarios
-from bench.scenario import Entry, Run, Scenario, ask_under_snapshot
+from bench.scenario import Entry, Run, Scenario, ask_at_rest, ask_under_snapshot
 from bench.special import cost, fresh, together
 
 OTHERS = 1_000_000
@@ -187,13 +187,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="others",
         title="Drain with a million scheduled rows of other queues in the table",
         entries=(
-            _drain("ours", "ours", "tuned", 15_000, others=OTHERS),
-            _drain("ours", "ours, without them", "tuned", 15_000),
-            _drain("ours", "ours, engine", "engine", 25_000, others=OTHERS),
-            _drain("ours", "ours, engine, without them", "engine", 25_000),
-            _drain("outbox19", "faststream-outbox 0.19", "tuned", 7500, others=OTHERS),
-            _drain("pgqueuer", "PgQueuer", "tuned", 7500, others=OTHERS),
-            _drain("procrastinate", "Procrastinate", "tuned", 100, others=OTHERS),
+            _drain("ours", "ours", "tuned", 15_000, ask_at_rest, others=OTHERS),
+            _drain("ours", "ours, without them", "tuned", 15_000, ask_at_rest),
+            _drain("ours", "ours, engine", "engine", 100_000, ask_at_rest, others=OTHERS),
+            _drain("ours", "ours, engine, without them", "engine", 100_000, ask_at_rest),
+            _drain("outbox19", "faststream-outbox 0.19", "tuned", 7500, ask_at_rest, others=OTHERS),
+            _drain("pgqueuer", "PgQueuer", "tuned", 7500, ask_at_rest, others=OTHERS),
+            _drain("procrastinate", "Procrastinate", "tuned", 100, ask_at_rest, others=OTHERS),
         ),
         rounds=3,
     ),
