@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import events
-from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome
+from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome, renewer
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
@@ -108,17 +108,28 @@ async def test_d03_a_handler_longer_than_its_lease_runs_once(rig: Rig) -> None:
 
 
 @pytest.mark.slow
-async def test_d04_messages_that_wait_in_memory_keep_their_leases(rig: Rig) -> None:
+async def test_d04_messages_that_wait_in_memory_keep_their_leases(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Renewed all the time, and so long that no pause of the machine ends one.
+    monkeypatch.setattr(renewer, "FRACTION", 300)
+    go_on = asyncio.Event()
+
     async def handle(claim: Claim) -> Done:
-        await asyncio.sleep(0 if claim.payload == b"quick" else 0.3)
+        if claim.payload == b"slow":
+            await go_on.wait()
         return DONE
 
-    worker = await rig.work(handle, lease_ttl_seconds=2.0, max_deliveries=1, fetch_batch_size=10, **POLLING)
+    async def are_renewed() -> bool:
+        return bool(await rig.one("select bool_and(acquired_at > :then) from {t}", then=then))
+
+    worker = await rig.work(handle, lease_ttl_seconds=60.0, max_deliveries=1, fetch_batch_size=10, **POLLING)
     await rig.put(*["quick"] * 50)
     await rig.witness.wait(events.Handled, count=50)
     await rig.put(*["slow"] * 10)
     await eventually(lambda: worker.waiting >= 5, message="messages wait in memory")
-    await rig.work(handle, client=rig.another_client(), lease_ttl_seconds=2.0, max_deliveries=1, **POLLING)
+    await rig.work(handle, client=rig.another_client(), lease_ttl_seconds=60.0, max_deliveries=1, **POLLING)
+    then = await rig.one("select max(acquired_at) from {t}")
+    await eventually(are_renewed)
+    go_on.set()
     await rig.witness.wait(events.Handled, count=60)
     assert (len(rig.witness.of(events.Started)), await rig.dead()) == (60, [])
 
