@@ -2,15 +2,13 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 from tests.faults.child import READY
+from tests.faults.forked import Forked
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
 
 
@@ -26,22 +24,13 @@ class WorkerProcess:
     program = "tests.faults.child"
     patience = PATIENCE
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, part: AnyPart) -> Self:
         """Start it and wait until it says that it works."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            cls.program,
-            part.to_json(),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        child = cls(process)
+        child = cls(await Forked.start(cls.program, part.to_json()))
         try:
             await child.reaches(READY)
         except BaseException:

@@ -19,7 +19,8 @@ from sqlalchemy import create_engine
 
 from bench.migration import BOTH, migrate
 from tests.faults import upgrade_child
-from tests.faults.processes import ROOT, AnyPart, Troupe, WorkerProcess
+from tests.faults.forked import ROOT
+from tests.faults.processes import AnyPart, Troupe, WorkerProcess
 from tests.faults.upgrade_account import Run, Sent, TakenOver, UpgradeAccount, upgrade_account
 from tests.waiting import eventually, progresses
 

@@ -8,7 +8,6 @@ history and replaced, as whatever runs processes in production does.
 import asyncio
 import contextlib
 import random
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,9 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.faults.child import READY
+from tests.faults.forked import Forked
 from tests.faults.machine.history import DIED, STOPPED, History
 from tests.faults.machine.part import CONSUMER, PRODUCER, RELAY, ROLES, Part
-from tests.faults.processes import ROOT, WorkerProcess
+from tests.faults.processes import WorkerProcess
 
 LOOK_SECONDS = 0.5
 POOLED = 0.25
@@ -29,10 +29,10 @@ class Child(WorkerProcess):
     """One process."""
 
     program = "tests.faults.machine.child"
-    # A start costs a second of a core, and several machines may start many at once.
+    # Several machines may start many at once.
     patience = 120.0
 
-    def __init__(self, process: asyncio.subprocess.Process, part: Part) -> None:
+    def __init__(self, process: Forked, part: Part) -> None:
         super().__init__(process)
         self.part = part
         self.is_expected = False
@@ -42,16 +42,7 @@ class Child(WorkerProcess):
     async def launch(cls, part: Part) -> Self:
         """Start it; what it writes to its standard error is kept beside its history."""
         with (Path(part.history) / f"{part.role}-{part.seed}.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                cls.program,
-                part.to_json(),
-                cwd=ROOT,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
+            process = await Forked.start(cls.program, part.to_json(), stderr=log.fileno())
         child = cls(process, part)
         try:
             await child.reaches(READY)
@@ -127,7 +118,7 @@ class Cast:
         return child
 
     async def start_all(self, numbers: Mapping[str, int]) -> None:
-        """So many of each role, one role after the other: a start costs a second of a core."""
+        """So many of each role, one role after the other."""
         for role, number in numbers.items():
             if role in (RELAY, CONSUMER) and self._part.nats is None:
                 continue
