@@ -27,7 +27,7 @@ from faststream_outbox.schema.compare import Difference
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.servers.fixtures import amqp, kafka_address, nats, nats_server, rabbit_server, redis_server, sqs_url
 from tests.servers.missing import missing
-from tests.tables import STAYS, existing
+from tests.tables import STAYS, at_once, existing
 
 __all__ = ["amqp", "kafka_address", "nats", "nats_server", "rabbit_server", "redis_server", "sqs_url"]
 
@@ -42,6 +42,10 @@ MEMORY_NEEDED = 8 << 30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None
+
+# asyncpg asks for TLS first, and where there is none it connects a second time: a connection costs twice as much then.
+if "OUTBOX_TEST_DSN" not in os.environ:
+    os.environ.setdefault("PGSSLMODE", "disable")
 
 # What is collected stays until the end: looking for garbage in it takes half as long again as collecting.
 gc.disable()
@@ -59,6 +63,12 @@ hypothesis.settings.load_profile("suite")
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("pgbouncer") and shutil.which("pgbouncer") is None:
         missing("no pgbouncer: apt-get install pgbouncer")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that nobody waits for it at the end."""
+    long = {item.path for item in items if item.get_closest_marker("faults") or "examples" in item.path.parts}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
@@ -85,7 +95,7 @@ def nobody_is_left(request: pytest.FixtureRequest) -> None:
     Such a session holds a snapshot, and vacuum, DETACH and CREATE INDEX CONCURRENTLY wait for all of these.
     """
     if "database_url" in request.fixturenames:
-        with request.getfixturevalue("builder").connect() as connection:
+        with at_once(request.getfixturevalue("builder")) as connection:
             connection.exec_driver_sql(
                 "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
                 "and pid <> pg_backend_pid() and backend_type = 'client backend' and state <> 'idle' "

@@ -316,7 +316,7 @@ async def test_answers_to_requests_of_a_handler_are_not_received(scene: Scene) -
 
     @broker.subscriber("orders")
     async def bill(order: str, session: InboxSession) -> None:
-        answer = await broker.request(order, "prices", headers={"message_id": "r1"})
+        answer = await broker.request(order, "prices", timeout=30.0, headers={"message_id": "r1"})
         await scene.write(session, f"{order} {await answer.decode()}")
 
     async with TestNatsBroker(broker):

@@ -89,7 +89,7 @@ async def test_answer_is_kept_for_one_handler(scene: Scene) -> None:
         return {"invoice": next(answers)}
 
     async with TestNatsBroker(broker):
-        heard = [await broker.request("chair", "orders", headers=ID) for _ in range(2)]
+        heard = [await broker.request("chair", "orders", timeout=30.0, headers=ID) for _ in range(2)]
     assert [await message.decode() for message in heard] == [{"invoice": 1}, {"invoice": 1}]
     assert {(message.body, message.content_type) for message in heard} == {(b'{"invoice":1}', "application/json")}
 

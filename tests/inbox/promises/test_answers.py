@@ -62,7 +62,7 @@ async def test_request_that_comes_again_gets_the_same_answer(scene: Scene, famil
         return make()
 
     async with test(broker):
-        first, again = [await broker.request("chair", "orders", **options) for _ in range(2)]
+        first, again = [await broker.request("chair", "orders", timeout=30.0, **options) for _ in range(2)]
     assert (first.body, first.content_type) == (again.body, again.content_type)
     assert await first.decode() == await again.decode()
     assert first.headers.get("x-number") == again.headers.get("x-number") == ("1" if kind == "headers" else None)
