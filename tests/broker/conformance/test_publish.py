@@ -242,7 +242,7 @@ async def test_request_is_answered_in_memory(memory: Way) -> None:
         return Response(body + 1, headers={"a": "1"})
 
     async with memory.running(broker):
-        answer = await broker.request(1, "orders", correlation_id="c1")
+        answer = await broker.request(1, "orders", correlation_id="c1", timeout=30.0)
         assert (await answer.decode(), answer.headers["a"], answer.correlation_id) == (2, "1", "c1")
         assert await memory.rows() == []
 
@@ -256,7 +256,7 @@ async def test_request_through_a_publisher_is_answered_in_memory(memory: Way) ->
         return body + 1
 
     async with memory.running(broker):
-        assert await (await publisher.request(1)).decode() == 2
+        assert await (await publisher.request(1, timeout=30.0)).decode() == 2
 
 
 async def test_request_that_takes_too_long_is_given_up_in_memory(memory: Way) -> None:
