@@ -121,7 +121,7 @@ async def test_socket_that_is_opened_while_a_statement_is_given_up_is_heard(psyc
         asyncio.get_running_loop().add_reader(number, heard.set)
         await asyncio.wait([running])
         opened[number].send(b"!")
-        await asyncio.wait_for(heard.wait(), 5.0)
+        await asyncio.wait_for(heard.wait(), 30.0)
         asyncio.get_running_loop().remove_reader(number)
     await connection.close()
 

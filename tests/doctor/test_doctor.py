@@ -69,7 +69,7 @@ async def test_server_that_cannot_be_reached_is_the_only_finding(clinic: Clinic)
 
 @pytest.mark.slow
 async def test_check_that_waits_too_long_is_given_up_and_the_others_run(clinic: Clinic) -> None:
-    doctor = Doctor(clinic.engine, table=clinic.table, dlq_table=clinic.dlq_table, timeout=1.0)
+    doctor = Doctor(clinic.engine, table=clinic.table, dlq_table=clinic.dlq_table, timeout=5.0)
     with clinic.session() as migration:
         migration.execute("lock table outbox_dlq in access exclusive mode")
         findings = {item.check: item for item in await doctor.examine()}

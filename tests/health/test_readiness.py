@@ -128,6 +128,7 @@ async def test_many_probes_are_one_question_and_none_waits_for_a_silent_server(
     broker = broker_on(engine, table)
     found = await asyncio.gather(*(health(broker, timeout=0.05) for _ in range(100)))
     assert {one.unready for one in found} == {("the database has not answered within 0.05 s",)}
+    await eventually(lambda: asked)
     assert asked == 1
     over.set()
     await broker.stop()
@@ -175,13 +176,13 @@ async def test_connection_for_questions_ends_with_the_broker(
 
 async def test_a_broker_without_an_engine_is_not_ready(table: Table) -> None:
     broker = OutboxBroker(outbox_table=table, dlq_table=None, logger=None)
-    assert (await health(broker)).unready == ("there is no database",)
+    assert (await health(broker, timeout=30)).unready == ("there is no database",)
     assert not await broker.ping(1)
 
 
 async def test_under_the_test_broker_all_is_well(table: Table) -> None:
     broker = OutboxBroker(outbox_table=table, dlq_table=None, logger=None)
     async with TestOutboxBroker(broker):
-        assert await health(broker) == Health(live=True, ready=True)
+        assert await health(broker, timeout=30) == Health(live=True, ready=True)
     async with TestOutboxBroker(broker, run_loops=True):
-        assert await health(broker) == Health(live=True, ready=True)
+        assert await health(broker, timeout=30) == Health(live=True, ready=True)

@@ -104,7 +104,7 @@ async def test_gauges_and_health_are_those_of_the_owner(
     finally:
         await seen.close()
         await known.close()
-    found = await health(broker_of(confined, seeing))
+    found = await health(broker_of(confined, seeing), timeout=30)
     assert not HIDDEN.search(str(found.as_dict()))
 
 
@@ -140,6 +140,6 @@ async def test_dashboard_says_that_rows_are_hidden(hiding: Stage, place: Place, 
 @pytest.mark.parametrize("role", ["outbox_worker", "outbox_viewer"], indirect=True)
 async def test_health_says_that_rows_are_hidden(hiding: Stage, role: str) -> None:
     engine = hiding.engine(role)
-    found = await health(broker_of(hiding, engine))
+    found = await health(broker_of(hiding, engine), timeout=30)
     await engine.dispose()
     assert HIDDEN.search(str(found.degraded))

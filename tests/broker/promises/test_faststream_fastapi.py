@@ -81,7 +81,7 @@ async def test_lifespan_starts_and_stops_the_broker(served: tuple[OutboxBroker, 
     assert not broker.running
     async with running(app):
         assert broker.running
-        assert await broker.ping(5.0)
+        assert await broker.ping(30.0)
     assert not broker.running
 
 

@@ -18,6 +18,7 @@ from faststream_outbox.relay.message import RelayMessage
 from tests.broker.topics.stage import Stage
 from tests.relay.publishing import is_empty, publish
 from tests.servers.nats_server import NatsServer
+from tests.waiting import eventually
 
 NOBODY = "shop.nobody"
 
@@ -89,7 +90,7 @@ async def test_another_answer_than_a_confirm_is_none(client: Client) -> None:
 async def test_no_answer_is_a_timeout_of_its_message_only(client: Client) -> None:
     await client.subscribe(NOBODY)
     confirms = await Confirms.open(client, "shop")
-    lost, kept = await confirms.publish([message(NOBODY), message("shop.orders")], prepared, timeout=3)
+    lost, kept = await confirms.publish([message(NOBODY), message("shop.orders")], prepared, timeout=5)
     assert isinstance(lost, client_library.errors.TimeoutError)
     assert kept is None
 
@@ -103,6 +104,7 @@ async def test_an_answer_that_comes_too_late_is_nobodys(client: Client) -> None:
     await client.subscribe(NOBODY, cb=keep)
     confirms = await Confirms.open(client, "shop")
     await confirms.publish([message(NOBODY)], prepared, timeout=0.1)
+    await eventually(lambda: late)
     await late[0].respond(b'{"stream":"shop", "seq":1}')
     (kept,) = await confirms.publish([message("shop.orders")], prepared, timeout=10)
     assert kept is None
