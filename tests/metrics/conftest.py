@@ -7,7 +7,10 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.metrics.readings import OpenTelemetryReading, PrometheusReading, Reading
+from tests.queue.conftest import renewed_often
 from tests.queue.rig import Rig
+
+__all__ = ["renewed_often"]
 
 
 @pytest.fixture(params=[PrometheusReading, OpenTelemetryReading], ids=["prometheus", "opentelemetry"])

@@ -8,6 +8,7 @@ from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox.queue import renewer
 from faststream_outbox.sql import Statement
 from tests.queue.rig import Rig
 
@@ -35,6 +36,12 @@ async def named_engine(database_url: URL) -> AsyncIterator[AsyncEngine]:
     engine = create_async_engine(database_url, connect_args={"server_settings": named})
     yield engine
     await engine.dispose()
+
+
+@pytest.fixture
+def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease of a minute is renewed after a fifth of a second: no pause of the machine ends it."""
+    monkeypatch.setattr(renewer, "FRACTION", 300)
 
 
 @pytest.fixture

@@ -212,10 +212,10 @@ class TestRefused:
         await rig.sql("alter table {t} drop constraint no_parking")
         await eventually(lambda: is_far_away(rig), timeout=20)
 
-    @pytest.mark.slow
+    @pytest.mark.usefixtures("renewed_often")
     async def test_its_lease_is_renewed_until_it_is_written(self, rig: Rig, tries: Tries) -> None:
         await rig.sql("alter table {d} rename to {d}_away")
-        await rig.work(failing, retry_strategy=NoRetry(), lease_ttl_seconds=1.0)
+        await rig.work(failing, retry_strategy=NoRetry(), lease_ttl_seconds=60.0)
         await rig.put("bad")
         await tries.wait("settle_dead", 1)
         await rig.witness.wait(events.LeasesRenewed, count=2)

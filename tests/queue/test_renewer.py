@@ -49,6 +49,7 @@ class TestDue:
 
 
 class TestRenewing:
+    @pytest.mark.usefixtures("renewed_often")
     async def test_one_statement_renews_all_that_runs(self, rig: Rig, sent: list[str]) -> None:
         finish = asyncio.Event()
 
@@ -56,7 +57,7 @@ class TestRenewing:
             await finish.wait()
             return DONE
 
-        worker = await rig.work(handle, max_workers=20, fetch_batch_size=20, lease_ttl_seconds=0.9)
+        worker = await rig.work(handle, max_workers=20, fetch_batch_size=20, lease_ttl_seconds=60.0)
         await rig.put(*(str(number) for number in range(20)))
         await eventually(lambda: 20 in [event.count for event in rig.witness.of(events.LeasesRenewed)])
         finish.set()
@@ -82,6 +83,7 @@ class TestRenewing:
         await rig.witness.wait(events.Handled)
         assert len(rig.witness.of(events.Started)) == 1
 
+    @pytest.mark.usefixtures("renewed_often")
     @pytest.mark.parametrize("policy", ["continue", "cancel"])
     async def test_a_lost_lease_cancels_the_handler_if_the_worker_says_so(self, rig: Rig, policy: str) -> None:
         ended: list[str] = []
@@ -96,7 +98,7 @@ class TestRenewing:
             ended.append("continue")
             return DONE
 
-        await rig.work(handle, lease_ttl_seconds=0.6, on_lease_lost=policy)
+        await rig.work(handle, lease_ttl_seconds=60.0, on_lease_lost=policy)
         await rig.put("a")
         await rig.witness.wait(events.Started)
         await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
@@ -106,13 +108,14 @@ class TestRenewing:
         await rig.witness.wait(events.Handled)
         assert (lost.phase, ended[0]) == ("running", policy)
 
+    @pytest.mark.usefixtures("renewed_often")
     async def test_a_cancelled_handler_of_a_lost_lease_changes_nothing_in_the_table(self, rig: Rig) -> None:
         async def handle(claim: Claim) -> Done:
             if claim.payload == b"a":
                 await asyncio.Event().wait()
             return DONE
 
-        await rig.work(handle, lease_ttl_seconds=0.6, on_lease_lost="cancel")
+        await rig.work(handle, lease_ttl_seconds=60.0, on_lease_lost="cancel")
         await rig.put("a")
         await rig.witness.wait(events.Started)
         await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
@@ -124,9 +127,9 @@ class TestRenewing:
 
 
 class TestWaiting:
-    @pytest.mark.slow
+    @pytest.mark.usefixtures("renewed_often")
     async def test_a_message_that_lost_its_lease_while_it_waited_is_not_started(self, rig: Rig) -> None:
-        worker, finish = await self.filled(rig, lease_ttl_seconds=1.5)
+        worker, finish = await self.filled(rig, lease_ttl_seconds=60.0)
         waiting = worker.waiting
         await rig.sql(
             "update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'"

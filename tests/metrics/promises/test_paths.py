@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -142,6 +143,7 @@ async def test_given_back_before_it_started(rig: Rig, reading: Reading) -> None:
     assert reading.own("released", started="false") == released
 
 
+@pytest.mark.usefixtures("renewed_often")
 async def test_lease_lost_while_running(rig: Rig, reading: Reading) -> None:
     ready = asyncio.Event()
 
@@ -150,7 +152,7 @@ async def test_lease_lost_while_running(rig: Rig, reading: Reading) -> None:
         await ready.wait()
         return DONE
 
-    worker = await rig.work(handle, lease_ttl_seconds=0.3)
+    worker = await rig.work(handle, lease_ttl_seconds=60.0)
     await rig.put("a")
     await rig.witness.wait(events.LeaseWasLost, phase="running")
     assert reading.running() == 0

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import events
-from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome, renewer
+from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
@@ -108,9 +108,8 @@ async def test_d03_a_handler_longer_than_its_lease_runs_once(rig: Rig) -> None:
 
 
 @pytest.mark.slow
-async def test_d04_messages_that_wait_in_memory_keep_their_leases(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Renewed all the time, and so long that no pause of the machine ends one.
-    monkeypatch.setattr(renewer, "FRACTION", 300)
+@pytest.mark.usefixtures("renewed_often")
+async def test_d04_messages_that_wait_in_memory_keep_their_leases(rig: Rig) -> None:
     go_on = asyncio.Event()
 
     async def handle(claim: Claim) -> Done:

@@ -222,13 +222,13 @@ class TestStrictIsolation:
                 # Begins again where a renewal comes just before the lock.
                 await ledger.client.begin_within(session, claim)
                 await write(session, claim)
-                await asyncio.sleep(1.2)
+                await asyncio.sleep(2.5)
                 await ledger.client.settle_within(session, claim)
                 await session.commit()
             return SETTLED
 
         for client in (ledger.client, ledger.another_client()):
-            await ledger.work(handle, client=client, lease_ttl_seconds=0.5, **POLLING)
+            await ledger.work(handle, client=client, lease_ttl_seconds=2.0, **POLLING)
         await ledger.put("a")
         await ledger.witness.wait(events.Handled)
         assert (await entries(ledger), len(ledger.witness.of(events.Started))) == (["a"], 1)
