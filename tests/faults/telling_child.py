@@ -1,4 +1,7 @@
-"""A process that tells of itself: `python -m tests.faults.telling_child <exit code>`, as soon as it is told to stop."""
+"""A process that tells of itself: `python -m tests.faults.telling_child <exit code>`.
+
+Ends with that code on SIGTERM, and at once when its standard input ends.
+"""
 
 import asyncio
 import json
@@ -7,6 +10,8 @@ import signal
 import sys
 import threading
 from pathlib import Path
+
+from tests.faults.child import say
 
 
 async def main(code: int) -> None:
@@ -19,14 +24,13 @@ async def main(code: int) -> None:
         "cwd": str(Path.cwd()),
         "given": os.environ.get("GIVEN"),
         "threads": threading.active_count(),
+        "imported": sorted(sys.modules),
     }
-    print(json.dumps(told), flush=True)
-    print("complaint", file=sys.stderr, flush=True)
+    sys.stderr.write("complaint\n")
+    say(json.dumps(told))
     await ended.wait()
     sys.exit(code)
 
 
 if __name__ == "__main__":
-    imported = sorted(sys.modules)
-    print(json.dumps(imported), flush=True)
     asyncio.run(main(int(sys.argv[1])))
