@@ -94,11 +94,12 @@ class SlowLeaving:
         return await self._fetch(statement, values)
 
 
-@pytest.mark.parametrize(("seconds", "lost"), [(0.2, 0), (3600.0, 12)], ids=["slow", "silent"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seconds", "patience", "lost"), [(0.5, 5.0, 0), (3600.0, 1.0, 12)], ids=["slow", "silent"])
 async def test_members_leave_one_after_the_other_as_long_as_the_server_answers(
-    rig: LogRig, monkeypatch: pytest.MonkeyPatch, seconds: float, lost: int
+    rig: LogRig, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: float, lost: int
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.log.consumer.PATIENCE", 2.0)
+    monkeypatch.setattr("faststream_outbox.log.consumer.PATIENCE", patience)
     failures: list[events.ConnectionLost] = []
     rig.outbox.client.events.subscribe(failures.append, events.ConnectionLost)
     members = [Running(rig.outbox, Collector()) for _ in range(12)]

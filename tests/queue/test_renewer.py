@@ -12,7 +12,7 @@ from faststream_outbox.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, 
 from faststream_outbox.sql import Statement
 from tests.cases import each
 from tests.queue.claims import claim_of
-from tests.queue.rig import POLLING, Rig
+from tests.queue.rig import Rig
 from tests.waiting import eventually
 
 
@@ -64,24 +64,6 @@ class TestRenewing:
         await rig.witness.wait(events.Handled, count=20)
         await worker.stop()
         assert sent.count("renew") == len(rig.witness.of(events.LeasesRenewed))
-
-    @pytest.mark.slow
-    async def test_a_renewed_lease_is_respected_by_others(self, rig: Rig) -> None:
-        finish = asyncio.Event()
-
-        async def handle(claim: Claim) -> Done:
-            await finish.wait()
-            return DONE
-
-        lease = {"lease_ttl_seconds": 2.0} | POLLING
-        await rig.work(handle, **lease)
-        await rig.put("a")
-        await rig.witness.wait(events.Started)
-        await rig.work(handle, client=rig.another_client(), **lease)
-        await rig.witness.wait(events.LeasesRenewed, count=4)
-        finish.set()
-        await rig.witness.wait(events.Handled)
-        assert len(rig.witness.of(events.Started)) == 1
 
     @pytest.mark.usefixtures("renewed_often")
     @pytest.mark.parametrize("policy", ["continue", "cancel"])

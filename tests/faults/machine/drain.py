@@ -55,6 +55,11 @@ where o.consumer_group = %s
   and (o.tick < (select max(tick) from outbox_log_ticks) or exists (
         select from outbox_log_deferred d where d.consumer_group = o.consumer_group and d.state <> 'parked'))
 """
+# Half of a lease without a renewal: its member was killed, and nobody has taken over yet.
+_ABANDONED = """
+select count(*) from outbox_log_offsets o
+where o.consumer_group = %s and o.owner is not null and o.until < clock_timestamp() + (o.until - o.updated_at) / 2
+"""
 
 QUEUES = {WORKER: (ORDERS, BULK, TIMERS), TRANSACTIONAL_WORKER: (EXACT,), REVIVED_WORKER: (REVIVED,), RELAY: (OUTWARD,)}
 GROUPS = {MEMBER: PLAIN_GROUP, TRANSACTIONAL_MEMBER: EXACT_GROUP, RELAY: OUT_GROUP, SOUGHT_MEMBER: SOUGHT_GROUP}
@@ -112,6 +117,7 @@ def left(dsn: str, handled: Handled, roles: Sequence[str]) -> dict[str, int]:
         for role in roles:
             if role in GROUPS:
                 found[GROUPS[role]] = count(_BEHIND, [GROUPS[role]])
+                found[f"spans of {GROUPS[role]}"] = count(_ABANDONED, [GROUPS[role]])
         if TRANSACTIONAL_MEMBER in roles:
             values = {"of": FACTS, "place": OF_EXACT_GROUP, "group": EXACT_GROUP}
             found[OF_EXACT_GROUP] = count(_WITHOUT_EFFECT, values)
