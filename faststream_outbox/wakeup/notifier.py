@@ -54,18 +54,24 @@ class Notifier:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="outbox notifier")
 
     async def _run(self) -> None:
-        try:
-            await self._drain()
-            while self._kept is not None and self._kept.is_open:
-                self._more.clear()
+        # Again for what is pushed while the connection is closed.
+        while self._pending:
+            try:
+                await self._drain()
+                await self._keep()
+            finally:
+                if self._kept is not None:
+                    await self._kept.close()
+
+    async def _keep(self) -> None:
+        while self._kept is not None and self._kept.is_open:
+            self._more.clear()
+            try:
                 async with asyncio.timeout(KEEP_SECONDS):
                     await self._more.wait()
-                await self._drain()
-        except TimeoutError:
-            return
-        finally:
-            if self._kept is not None:
-                await self._kept.close()
+            except TimeoutError:
+                return
+            await self._drain()
 
     async def _drain(self) -> None:
         interval, loop = self._interval, asyncio.get_running_loop()

@@ -59,7 +59,8 @@ class Crew:
         """Of claims that it heard the answer of."""
         self.events: list[Any] = []
         self.before: Callable[[], None] = lambda: None
-        self.client.events.subscribe(self.events.append, events.Handled, events.LeaseWasLost, events.ListenerReady)
+        known = (events.Handled, events.LeaseWasLost, events.ListenerReady, events.ListenerLost)
+        self.client.events.subscribe(self.events.append, *known)
         options = {"lease_ttl_seconds": scene.lease_seconds, "min_fetch_interval": 0.2, "max_workers": 4}
         self.worker = Worker(engine, self.table, PLAIN, self.handle, client=self.client, **options)
 
@@ -156,9 +157,9 @@ async def test_settle_whose_answer_was_lost_is_told_as_handled_once(
 
 
 async def test_listener_that_died_silently_is_replaced(proxy: Proxy, crew: Crew) -> None:
-    proxy.way = Way.BLACK_HOLE
     before = crew.reported(events.ListenerReady)
-    await asyncio.sleep(2 * STATEMENT_TIMEOUT)
+    proxy.way = Way.BLACK_HOLE
+    await eventually(lambda: crew.reported(events.ListenerLost) > 0, message="the silence is noticed")
     proxy.way = Way.OPEN
     await eventually(lambda: crew.reported(events.ListenerReady) > before, message="the worker listens again")
 

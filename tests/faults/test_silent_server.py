@@ -65,7 +65,7 @@ def silence(monkeypatch: pytest.MonkeyPatch, proxy: Proxy) -> list[str]:
 
 
 async def test_statement_is_given_up_in_time(far_engine: AsyncEngine, silence: list[str]) -> None:
-    connection = DedicatedConnection(far_engine, timeout=0.5)
+    connection = DedicatedConnection(far_engine, timeout=3.0)
     await connection.fetch(ONE, {})
     silence.append(ONE.dollar)
     async with asyncio.timeout(30):
@@ -74,7 +74,7 @@ async def test_statement_is_given_up_in_time(far_engine: AsyncEngine, silence: l
 
 
 async def test_connection_that_is_being_made_is_given_up_in_time(far_engine: AsyncEngine, silence: list[str]) -> None:
-    connection = DedicatedConnection(far_engine, timeout=0.5)
+    connection = DedicatedConnection(far_engine, timeout=3.0)
     silence.append("pg_is_in_recovery")
     async with asyncio.timeout(30):
         with pytest.raises(TimeoutError):

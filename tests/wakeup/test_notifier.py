@@ -73,6 +73,31 @@ async def test_hints_that_come_within_the_interval_leave_together() -> None:
     assert post.hints == [[Hint("a", count=1)], [Hint("a", count=10)]]
 
 
+class Kept:
+    """A connection that says goodbye for as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.closing = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def close(self) -> None:
+        self.is_open = False
+        self.closing.set()
+        await self.let_go.wait()
+
+
+async def test_hint_that_comes_while_the_connection_is_closed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faststream_outbox.wakeup.notifier.KEEP_SECONDS", 0.0)
+    post, kept = Post(), Kept()
+    notifier = Notifier(post.send, Events(), "me", kept=kept)  # type: ignore[arg-type]
+    notifier.push(Hint("a", count=1))
+    await kept.closing.wait()
+    notifier.push(Hint("b", count=1))
+    kept.let_go.set()
+    await eventually(lambda: post.hints == [[Hint("a", count=1)], [Hint("b", count=1)]])
+
+
 async def test_failed_sending_is_told_and_the_next_hint_is_sent() -> None:
     post, events, reported = Post(), Events(), []
     events.subscribe(reported.append, ConnectionLost)

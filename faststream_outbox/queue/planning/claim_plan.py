@@ -55,6 +55,7 @@ class ClaimPlan:
         self.scan_at = 0.0
         self.earliest_scan = 0.0
         self._scan_asked_at = float("-inf")
+        self._last_took = 0.0
         self.strays: dict[int, str] = {}
         """Messages without keys that a scan found below the floors, by id, and their queues."""
         self.suspects: dict[Key, int] = {}
@@ -219,8 +220,10 @@ class ClaimPlan:
         self._interval = next_interval(self._interval, self.options, found=self._found)
         self._found = False
         spread = 1.0 + random.uniform(-JITTER, JITTER)
-        self.earliest_scan = now + max(0.1, 20 * took)
-        self.scan_at = now + max(self._interval * spread, 10 * took)
+        # One that was slow alone stood behind a lock, or this process stood still: that is not what scans cost.
+        cost, self._last_took = min(took, self._last_took), took
+        self.earliest_scan = now + max(0.1, 20 * cost)
+        self.scan_at = now + max(self._interval * spread, 10 * cost)
         if self._scan_asked_at > now - took:
             # Whoever asked while it took place may mean what it had passed by then.
             self.ask_scan(now)

@@ -47,7 +47,7 @@ async def test_jetstream_delivers_again_what_was_committed_and_not_acknowledged(
     await nats.start()
     for order in ("chair", "table"):
         await nats.publish(order, "shop.orders", headers={"message_id": order}, stream="shop")
-    await eventually(lambda: scene.duplicates == 2)
+    await eventually(lambda: scene.duplicates >= 2)
     assert sorted(runs) == ["chair", "table"]
     assert await scene.written() == ["chair", "table"]
     (subscriber,) = nats.subscribers

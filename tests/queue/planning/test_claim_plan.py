@@ -153,10 +153,26 @@ class TestScan:
         plan.scanned({}, 300.0, 0.001)
         assert plan.scan_at - 300.0 > 1.0 + JITTER
 
-    def test_that_is_slow_comes_at_a_multiple_of_its_duration(self, plan: ClaimPlan) -> None:
-        plan.found()
+    def test_that_is_always_slow_comes_at_a_multiple_of_its_duration(self, plan: ClaimPlan) -> None:
         plan.scanned({}, 200.0, 2.0)
-        assert plan.scan_at - 200.0 >= 10 * 2.0
+        plan.found()
+        plan.scanned({}, 300.0, 3.0)
+        assert plan.scan_at - 300.0 >= 10 * 2.0
+
+    def test_that_was_slow_once_comes_as_soon_as_others(self, plan: ClaimPlan) -> None:
+        """It stood behind a lock, or this process stood still."""
+        plan.scanned({}, 200.0, 0.001)
+        plan.found()
+        plan.scanned({}, 300.0, 30.0)
+        assert plan.scan_at - 300.0 <= 1.0 + JITTER
+        plan.ask_scan(301.0)
+        assert plan.scan_at <= 301.0
+
+    def test_that_was_slow_first_comes_as_soon_as_others(self) -> None:
+        plan = ClaimPlan(["orders"], OPTIONS)
+        plan.scanned({}, 200.0, 30.0)
+        plan.ask_scan(201.0)
+        assert plan.scan_at <= 201.0
 
     def test_forgets_a_lane_that_was_empty_for_long(self, plan: ClaimPlan) -> None:
         plan.lane(("orders", 7, False)).may_have_work = False

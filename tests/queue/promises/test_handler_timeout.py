@@ -58,7 +58,7 @@ async def test_one_whose_transaction_has_committed_is_not_tried_again(rig: Rig) 
         await asyncio.Event().wait()
         return SETTLED
 
-    await rig.work(handle, handler_timeout=0.5)
+    await rig.work(handle, handler_timeout=5.0)
     await rig.put("a")
     await rig.witness.wait(events.Handled)
     assert rig.witness.of(events.LeaseWasLost, events.Retried) == []

@@ -109,7 +109,7 @@ async def test_a_timer_that_failed_holds_what_came_after_it(rig: Rig) -> None:
     await rig.put("after", key="k")
     await rig.put("other", key="other")
     await rig.witness.wait(events.Handled, count=3)
-    assert seen == [b"timer", b"other", b"timer", b"after"]
+    assert [body for body in seen if body != b"other"] == [b"timer", b"timer", b"after"]
 
 
 async def test_claiming_a_key_is_a_hot_update(rig: Rig) -> None:
