@@ -102,7 +102,7 @@ class DeadLetterStatements(MemoryTables):
     def _purge_dead(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for letter in sorted(self._chosen(values), key=lambda letter: letter["id"])[: values["slice"]]:
             self.dlq_rows.remove(letter)
-            yield (letter["id"],)
+            yield letter["queue"], letter["key"] is not None
 
 
 def _grouped(letters: Iterable[Letter]) -> list[Row]:

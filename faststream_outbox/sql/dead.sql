@@ -139,7 +139,7 @@ where id = :id
 returning id
 
 -- name: purge_dead
--- Deletes the next slice of a selection for good.
+-- Deletes the next slice of a selection for good; of each its queue, and whether it had a key.
 delete from {dead}
 where id = any (array(
     select id
@@ -155,7 +155,7 @@ where id = any (array(
     order by id
     limit :slice
 ))
-returning id
+returning queue, key is not null as is_keyed
 
 -- name: lock_janitor
 -- Begins to delete old dead letters, unless another process is about it; a row if so.

@@ -148,6 +148,13 @@ class PurgedRow(NamedTuple):
     last: int | None
 
 
+class PurgedLetterRow(NamedTuple):
+    """A dead letter that was deleted."""
+
+    queue: str
+    is_keyed: bool
+
+
 class PublishedRow(NamedTuple):
     """A message that was written where some have a timer_id."""
 
@@ -269,6 +276,7 @@ SHAPES: Mapping[tuple[str, str], type[tuple[Any, ...]]] = {
     ("dead", "group_selected"): DeadGroupRow,
     ("dead", "highest_dead"): HighestDeadRow,
     ("dead", "list_dead"): DeadLetterRow,
+    ("dead", "purge_dead"): PurgedLetterRow,
     ("dead", "purge_old"): PurgedRow,
     ("dead", "replay"): ReplayedRow,
     ("keys", "claim_keys"): ClaimedOfKeyRow,

@@ -28,7 +28,7 @@ from faststream_outbox.options import (
 )
 from faststream_outbox.queue.client import OutboxClient
 from faststream_outbox.service import unbroken
-from faststream_outbox.sql.queue_rows import DeadGroupRow, DeadLetterRow, HighestDeadRow, ReplayedRow
+from faststream_outbox.sql.queue_rows import DeadGroupRow, DeadLetterRow, HighestDeadRow, PurgedLetterRow, ReplayedRow
 from faststream_outbox.sql.rows import column, named
 from faststream_outbox.wakeup.hint import Hint
 
@@ -322,13 +322,19 @@ class DeadLetters:
         check_rate(rate)
         check_count("slice_size", slice_size, most=MOST_ROWS)
         values = await self._selected(selection, up_to) | {"slice": _slice(slice_size, rate)}
-        purged = 0
-        while rows := await self._fetch("purge_dead", values):
-            purged += len(rows)
-            if on_progress is not None:
-                on_progress(purged)
-            if rate is not None:
-                await asyncio.sleep(len(rows) / rate)
+        purged, freed = 0, set[str]()
+        try:
+            while rows := named(PurgedLetterRow, await self._fetch("purge_dead", values)):
+                purged += len(rows)
+                freed.update(row.queue for row in rows if row.is_keyed)
+                if on_progress is not None:
+                    on_progress(purged)
+                if rate is not None:
+                    await asyncio.sleep(len(rows) / rate)
+        finally:
+            # Keys that they held back go on.
+            for queue in freed:
+                self._client.wakeups.tell(Hint(queue, keyless=False, scan=True))
         return purged
 
 

@@ -15,7 +15,7 @@ from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry, Selection
 from faststream_outbox.queue.planning.claim_plan import TRY_AGAIN_SECONDS
 from faststream_outbox.sql import Statement
-from tests.queue.rig import POLLING, Rig
+from tests.queue.rig import POLLING, QUIET_SECONDS, Rig
 from tests.waiting import eventually
 
 
@@ -290,6 +290,7 @@ class TestDeath:
         assert ({row["key"] for row in rows}, {row["acquired_token"] for row in rows}) == ({"k"}, {None})
         assert [row["payload"] for row in rows] == [b"b", b"c", *[b"e"] * 5]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("way", ["replay", "purge"])
     async def test_a_blocked_key_goes_on_in_order_when_the_dead_letter_is_gone(self, rig: Rig, way: str) -> None:
         seen: list[bytes] = []
@@ -303,6 +304,8 @@ class TestDeath:
         await rig.work(handle, on_dead="block", retry_strategy=NoRetry(), max_workers=2)
         await rig.put("a", "b", "c", key="k")
         await rig.witness.wait(events.Died)
+        # Until nobody looks any more.
+        await asyncio.sleep(QUIET_SECONDS)
         if way == "replay":
             await rig.letters.replay(Selection(key="k"))
         else:
