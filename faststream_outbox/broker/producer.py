@@ -101,7 +101,8 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     async def cancel_timer(self, session: AnySession, queue: str, timer_id: str) -> bool:
         """Delete a timer that nobody holds."""
-        return await cancel_timer(session, self._config.client.table, queue=queue, timer_id=timer_id)
+        client = self._config.client
+        return await cancel_timer(session, client.table, queue=queue, timer_id=timer_id, wakeups=client.wakeups)
 
     def without_loop(self) -> "OutboxProducer":
         """One that publishes through sync sessions."""
@@ -109,7 +110,8 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
 
     def cancel_timer_sync(self, session: AnySyncSession, queue: str, timer_id: str) -> bool:
         """As `cancel_timer`, through a sync session."""
-        return cancel_timer_sync(session, self._config.client.table, queue=queue, timer_id=timer_id)
+        client = self._config.client
+        return cancel_timer_sync(session, client.table, queue=queue, timer_id=timer_id, wakeups=client.wakeups)
 
     async def fetch_unprocessed(self, session: AnySession, queue: str | None, limit: int) -> list[Unprocessed]:
         """Messages that are not finished."""

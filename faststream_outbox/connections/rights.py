@@ -25,7 +25,7 @@ NEEDS = {
     "publish_many": _PUBLISHING,
     "publish_new_timers": _TIMERS,
     "publish_timers": f"{_TIMERS}, and those for timers that are replaced",
-    "cancel_timer": "DELETE, SELECT (id, queue, timer_id, acquired_token)",
+    "cancel_timer": "DELETE, SELECT",
     "append": _APPENDING,
     "append_one": _APPENDING,
     "append_to_partitions": _APPENDING,

@@ -109,8 +109,9 @@ class Source:
 
     async def cancel_timer(self, queue: str, timer_id: str) -> bool:
         """Take a timer back; False if it is gone or runs."""
-        async with self.engine.begin() as connection:
-            return await cancel_timer(connection, self.queues.table, queue=queue, timer_id=timer_id)
+        table, wakeups = self.queues.table, self.queues.wakeups
+        async with AsyncSession(self.engine) as session, session.begin():
+            return await cancel_timer(session, table, queue=queue, timer_id=timer_id, wakeups=wakeups)
 
     async def seek(self, place: Place, group: str, uri: str) -> Cursor:
         """Put a group elsewhere."""

@@ -74,7 +74,7 @@ class PublishStatements(MemoryTables):
         for row in list(self.rows):
             if (row.queue, row.timer_id) == (values["queue"], values["timer_id"]) and row.acquired_token is None:
                 self.rows.remove(row)
-                yield (row.id,)
+                yield (row.key is not None and row.is_active(now),)
 
     def _unprocessed(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         rows = sorted((row for row in self.rows if row.queue != PAUSED), key=lambda row: row.id)

@@ -17,6 +17,7 @@ from faststream_outbox.memory.client import FakeOutboxClient
 from faststream_outbox.memory.rows import MemoryRow
 from faststream_outbox.memory.transaction import MemoryTransaction, Opened
 from faststream_outbox.overview import Unprocessed, as_unprocessed
+from faststream_outbox.publish.cancel import freed
 from faststream_outbox.publish.put import tell_published
 from faststream_outbox.publish.rows import hints_of, ids_of, insertion
 from faststream_outbox.sql.log_rows import ReadMessage
@@ -104,7 +105,13 @@ class MemoryWriter:
     def cancel_timer(self, opened: Opened, queue: object, timer_id: object) -> bool:
         """Delete a timer that nobody holds."""
         values = {"queue": checked_queue(queue), "timer_id": checked_text(timer_id, "timer_id")}
-        return bool(self.answer(opened, "cancel_timer", values))
+        deleted = self.answer(opened, "cancel_timer", values)
+        wake, hidden = partial(self._wake, freed(values["queue"], deleted)), _hidden(opened)
+        if hidden is None:
+            wake()
+        else:
+            hidden.then(wake)
+        return bool(deleted)
 
     def unprocessed(self, opened: Opened, queue: str | None, limit: int) -> list[Unprocessed]:
         """Messages that are not finished."""

@@ -125,7 +125,7 @@ def _wake(
         if opened.session is not None and not opened.is_autocommit:
             # No hint is sent after the commit; but a session that forgets its commit is noticed.
             tell_after_commit(opened.session, _nobody, hints)
-        return _in_transaction(wakeups, hints)
+        return in_transaction(wakeups, hints)
     if opened.is_autocommit:
         for hint in hints:
             wakeups.tell(hint)
@@ -137,7 +137,8 @@ def _wake(
 def _nobody(_: Hint) -> None: ...
 
 
-def _in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, Any]]:
+def in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, Any]]:
+    """The NOTIFYs that must be sent in the caller's transaction."""
     # A message for later would wake sleepers who find nothing.
     # How long the transaction will stay open is not known: its messages may lie below the claimers' floors by then.
     due = [replace(hint, scan=True) for hint in hints if hint.due_in <= 0]

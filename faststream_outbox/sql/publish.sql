@@ -109,14 +109,15 @@ from unnest(case when to_regclass(:former_index::text) is null then array[:paylo
                  else (:opening::text || substr(:payload::text, 2)) || :names::text[] end) notice (payload)
 
 -- name: cancel_timer
--- Deletes a timer that no worker holds.
+-- Deletes a timer that no worker holds; whether others of its key waited for it.
 delete from {table}
 where queue = :queue and timer_id = :timer_id::text and acquired_token is null
   -- Always true, and dear for a planner that does not know the values: so it keeps no plan from when the table was empty.
   and (select count(*) = 1
        from generate_series(length(:timer_id::text), length(:timer_id::text)) a
        cross join generate_series(length(:timer_id::text), length(:timer_id::text)) b)
-returning id
+returning key is not null
+          and (deliveries_count > 0 or last_attempt_at is not null or next_attempt_at <= now()) as held_its_key
 
 -- name: unprocessed_of_queue
 -- The first messages of a queue to fall due (low priorities first), by id, leased ones included; leases nothing.

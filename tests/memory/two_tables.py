@@ -53,6 +53,7 @@ IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys(
         "count_dead",
         "group_dead",
         "group_selected",
+        "cancel_timer",
     )
 )
 ALSO_IDS = {"claim_keys": (15, 16), "claimable_keys": (4,), "walk_keys": (3,)}

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.cli.blocks import Grid, Said
 from faststream_outbox.cli.command import command
@@ -49,8 +50,9 @@ async def cancel(
     timer_id: Annotated[str, typer.Argument(metavar="TIMER", help="The timer_id that it was published with.")],
 ) -> Answer:
     """Take a timer back before it fires."""
-    async with here.engine.begin() as connection:
-        is_cancelled = await cancel_timer(connection, here.table, queue=queue, timer_id=timer_id)
+    wakeups = here.client.wakeups
+    async with AsyncSession(here.engine) as session, session.begin():
+        is_cancelled = await cancel_timer(session, here.table, queue=queue, timer_id=timer_id, wakeups=wakeups)
     data = {"queue": queue, "timer_id": timer_id, "is_cancelled": is_cancelled}
     if is_cancelled:
         return Answer(data, [Said(f"Timer {timer_id!r} of queue {queue!r} is cancelled.")])

@@ -148,6 +148,21 @@ async def test_batch_has_a_key_in_order(way: Way, seen: Seen) -> None:
 
 
 @differs(AGAIN)
+async def test_key_goes_on_when_a_timer_that_failed_is_taken_back(way: Way, seen: Seen) -> None:
+    broker = way.broker()
+    _fails_on_one(broker, seen, min_fetch_interval=3600, max_fetch_interval=3600)
+    async with way.running(broker):
+        await way.publish_to_failing(1, "orders", key="a", timer_id="t")
+        await seen.first()
+        await way.becomes("orders", b"1")
+        await way.publish(2, "orders", key="a")
+        async with way.transaction() as session:
+            assert await broker.cancel_timer(queue="orders", timer_id="t", session=session)
+        assert await seen.first(2) == [1, 2]
+        await way.empty()
+
+
+@differs(AGAIN)
 async def test_key_goes_on_after_its_retry(way: Way, seen: Seen) -> None:
     broker = way.broker()
 

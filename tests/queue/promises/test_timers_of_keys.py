@@ -1,15 +1,21 @@
 """Timers and retries under a key: in their place by id once they are due, and in nobody's way before."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox.queue import DONE, Claim, ConstantRetry, Outcome
+from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox.publish import cancel_timer, cancel_timer_sync
+from faststream_outbox.queue import DONE, Claim, ConstantRetry, Outcome, Retry
 from faststream_outbox.sql import statements
-from tests.queue.rig import Rig
+from faststream_outbox.wakeup.hint import Hint
+from tests.queue.rig import QUIET_SECONDS, Rig
+from tests.waiting import eventually
 
 MANY = 150
 """More than are read and sorted."""
@@ -110,6 +116,48 @@ async def test_a_timer_that_failed_holds_what_came_after_it(rig: Rig) -> None:
     await rig.put("other", key="other")
     await rig.witness.wait(events.Handled, count=3)
     assert [body for body in seen if body != b"other"] == [b"timer", b"timer", b"after"]
+
+
+async def cancelled(rig: Rig, session: AsyncSession) -> bool:
+    wakeups = rig.client.wakeups
+    return await cancel_timer(session, rig.table, queue="orders", timer_id="t", wakeups=wakeups)
+
+
+async def cancelled_without_loop(rig: Rig, session: AsyncSession) -> bool:
+    wakeups = rig.client.wakeups
+    return await session.run_sync(
+        lambda sync: cancel_timer_sync(sync, rig.table, queue="orders", timer_id="t", wakeups=wakeups)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cancel", [cancelled, cancelled_without_loop])
+async def test_a_key_goes_on_when_a_timer_that_failed_is_cancelled(rig: Rig, cancel: Any) -> None:
+    async def handle(claim: Claim) -> Outcome:
+        return Retry(delay_seconds=3600) if claim.payload == b"timer" else DONE
+
+    await rig.work(handle)
+    await rig.put("timer", key="k", timer_id="t")
+    await rig.witness.wait(events.Retried)
+    await rig.put("after", key="k")
+    # Until nobody looks any more.
+    await asyncio.sleep(QUIET_SECONDS)
+    async with AsyncSession(rig.engine) as session, session.begin():
+        assert await cancel(rig, session)
+    await eventually(rig.is_empty)
+
+
+@pytest.mark.parametrize("attempted", [True, False])
+async def test_only_a_timer_that_held_its_key_is_told_of_when_it_is_cancelled(rig: Rig, *, attempted: bool) -> None:
+    await rig.put("timer", key="k", timer_id="t", due_in=3600)
+    await rig.sql("update {t} set last_attempt_at = now() where :attempted", attempted=attempted)
+    hints: list[Hint] = []
+    undo = rig.client.wakeups.attach(hints.append, DedicatedConnection(rig.engine))
+    async with AsyncSession(rig.engine) as session, session.begin():
+        assert await cancelled(rig, session)
+        assert hints == []
+    undo()
+    assert hints == [Hint("orders", keyless=False, scan=True)] * attempted
 
 
 async def test_claiming_a_key_is_a_hot_update(rig: Rig) -> None:
