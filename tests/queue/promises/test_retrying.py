@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import text
 
 from faststream_outbox import events
 from faststream_outbox.queue import (
@@ -256,7 +257,7 @@ class TestRelease:
 
 SLOW_RETRY = """
 create function slow_retry() returns trigger language plpgsql as
-$$ begin perform pg_sleep(0.5); return new; end $$
+$$ begin perform pg_advisory_xact_lock(72); return new; end $$
 """
 ON_RETRY = """
 create trigger slow_retry before update on outbox for each row
@@ -264,7 +265,7 @@ when (new.attempts_count > old.attempts_count) execute function slow_retry()
 """
 IS_OVERDUE = """
 select count(*) > 0 from pg_stat_activity
-where wait_event = 'PgSleep' and datname = current_database() and xact_start < clock_timestamp() - interval '50 ms'
+where wait_event = 'advisory' and datname = current_database() and xact_start < clock_timestamp() - interval '50 ms'
 """
 
 
@@ -276,19 +277,27 @@ async def test_a_retry_that_is_due_before_it_is_committed_comes_without_polling(
         handled.append(claim.payload)
         return Retry(0.01) if claim.payload == b"slow" and claim.attempts_count == 0 else DONE
 
+    async def is_overdue() -> bool:
+        return bool(await rig.one(IS_OVERDUE))
+
+    async def is_passed() -> bool:
+        return b"quick" in handled
+
     await rig.sql(SLOW_RETRY)
     await rig.sql(ON_RETRY)
-    try:
-        await rig.work(handle, max_workers=2)
-        await rig.witness.wait(events.ListenerReady)
-        (first,) = await rig.put("slow")
-
-        async def is_overdue() -> bool:
-            return bool(await rig.one(IS_OVERDUE))
-
-        await eventually(is_overdue)
-        await rig.put("quick")
+    async with rig.engine.connect() as gate:
+        await gate.execute(text("select pg_advisory_lock(72)"))
+        await gate.commit()
+        try:
+            await rig.work(handle, max_workers=2)
+            await rig.witness.wait(events.ListenerReady)
+            (first,) = await rig.put("slow")
+            await eventually(is_overdue)
+            await rig.put("quick")
+            await eventually(is_passed)
+        finally:
+            await gate.execute(text("select pg_advisory_unlock(72)"))
+            await gate.commit()
         await rig.witness.wait(events.Handled, id=first)
-        assert handled == [b"slow", b"quick", b"slow"]
-    finally:
-        await rig.sql("drop function slow_retry cascade")
+    await rig.sql("drop function slow_retry cascade")
+    assert handled == [b"slow", b"quick", b"slow"]

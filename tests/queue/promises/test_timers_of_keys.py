@@ -134,7 +134,7 @@ async def cancelled_without_loop(rig: Rig, session: AsyncSession) -> bool:
 @pytest.mark.parametrize("cancel", [cancelled, cancelled_without_loop])
 async def test_a_key_goes_on_when_a_timer_that_failed_is_cancelled(rig: Rig, cancel: Any) -> None:
     async def handle(claim: Claim) -> Outcome:
-        return Retry(delay_seconds=3600) if claim.payload == b"timer" else DONE
+        return Retry(3600.0) if claim.payload == b"timer" else DONE
 
     await rig.work(handle)
     await rig.put("timer", key="k", timer_id="t")
