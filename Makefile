@@ -9,7 +9,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 # More than two cores: tests wait for one another's events.
-WORKERS ?= 4
+WORKERS ?= 6
 TESTS ?= tests
 ARGS ?=
 KEEP ?=

@@ -45,12 +45,17 @@ class Seen:
 
 @asynccontextmanager
 async def running(*workers: LogWorker) -> AsyncGenerator[None]:
-    """Workers once all of their members wait for messages."""
+    """Workers once all of their members wait for messages, and nothing calls them away: a listener that begins does."""
     for worker in workers:
         await worker.start()
     readers = [consumer.reader for worker in workers for consumer in worker.consumers]
-    tail = readers[0].client.tail
-    await eventually(lambda: all(reader in tail._seats for reader in readers), 20, "all wait at the end of the log")
+    client = readers[0].client
+
+    def wait_at_the_end() -> bool:
+        hears = client.listener is None or client.listener.is_hearing
+        return hears and all(reader in client.tail._seats and not reader.is_unsettled for reader in readers)
+
+    await eventually(wait_at_the_end, 20, "all wait at the end of the log")
     try:
         yield
     finally:
