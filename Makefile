@@ -72,7 +72,7 @@ test: lint types test-pg16 test-pg15 ## everything but the soak tests, with Pyth
 test-all: $(DEV) ## the same with this Python, without anything else
 	$(PYTEST) -m "not soak" $(COVER) $(ARGS)
 
-test-fast: $(DEV) ## the tests that take about two minutes together
+test-fast: $(DEV) ## the tests that take a minute and a half together
 	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
 
 test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where it is installed
