@@ -11,10 +11,9 @@ from typing import Protocol
 
 from faststream_outbox import events
 from faststream_outbox.outcomes.failure import ENDING
-from faststream_outbox.outcomes.outcome import RELEASE, Dead, FinalOutcome, Release, Retry
-from faststream_outbox.queue.attempt import Runner, attempt, attempt_batch
+from faststream_outbox.outcomes.outcome import RELEASE, Release
+from faststream_outbox.queue.attempt import Runner, attempt, attempt_batch, holds_key
 from faststream_outbox.queue.claim import Claim, Holder
-from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.ready import Ready
 
 
@@ -136,14 +135,3 @@ class Executor:
     def _give_back(self, claims: list[Claim]) -> None:
         for claim in claims:
             self._worker.settle(claim, RELEASE)
-
-
-def holds_key(outcome: FinalOutcome, options: WorkerOptions) -> bool:
-    """Whether later messages of the key must wait after this outcome."""
-    match outcome:
-        case Retry() | Release():
-            return True
-        case Dead():
-            return options.on_dead == "block"
-        case _:
-            return False

@@ -182,6 +182,21 @@ class TestDeliveries:
         await rig.witness.wait(events.Handled, count=2)
         assert (await rig.witness.wait(events.Died)).reason == "max_deliveries"
 
+    async def test_one_that_holds_its_key_keeps_the_later_ones_of_its_batch_from_the_handler(self, rig: Rig) -> None:
+        seen: list[bytes] = []
+
+        async def handle(claims: list[Claim]) -> list[Done]:
+            seen.extend(claim.payload for claim in claims)
+            return [DONE] * len(claims)
+
+        await rig.put("dead", "later", key="k")
+        await rig.put("free", key="other")
+        await rig.sql("update {t} set deliveries_count = 5 where payload = 'dead'")
+        await rig.work(handle, batch=True, max_deliveries=5, on_dead="block")
+        await rig.witness.wait(events.Died)
+        await rig.witness.wait(events.Handled)
+        assert seen == [b"free"]
+
 
 class TestHook:
     async def test_a_plain_function_is_called_with_the_claim(self, rig: Rig) -> None:
