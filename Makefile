@@ -8,8 +8,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# More than two cores: tests wait for one another's events.
-WORKERS ?= 6
+# More than two cores: tests wait for events. The fast ones hardly do, and each worker has to begin.
+WORKERS ?= $(if $(filter test-fast,$(MAKECMDGOALS)),4,6)
 TESTS ?= tests
 ARGS ?=
 KEEP ?=
@@ -26,9 +26,10 @@ DEMO := $(VENV)/.demo-installed
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 FAST := not slow and not faults and not soak
 # Left out of test-fast, unless TESTS names it: what is seldom touched, and what repeats promises from the outside.
-SELDOM := architecture/test_layers.py bench docs metrics models schema contract relay rights pgbouncer \
+SELDOM := architecture/test_layers.py bench docs faults metrics models schema contract relay rights pgbouncer \
 	broker/conformance broker/forwarding broker/topics cli dashboard deploy doctor health \
-	memory/promises publish/promises sql/promises wakeup/promises
+	memory/promises publish/promises sql/promises wakeup/promises \
+	log/promises/test_event_loops.py log/promises/test_hints.py overview
 QUICK ?= $(if $(filter tests,$(TESTS)),$(SELDOM:%=--ignore=tests/%))
 # What may differ on another server: tables, statements and their plans.
 OF_THE_SERVER := tests/schema tests/sql tests/connections tests/doctor
