@@ -28,7 +28,6 @@ from faststream_outbox.outcomes.outcome import (
     Done,
     FinalOutcome,
     Outcome,
-    Release,
     Retry,
     resolved,
 )
@@ -84,17 +83,6 @@ def overdelivered(claim: Claim, options: WorkerOptions) -> Dead | None:
     return None
 
 
-def holds_key(outcome: FinalOutcome, options: WorkerOptions) -> bool:
-    """Whether later messages of the key must wait after this outcome."""
-    match outcome:
-        case Retry() | Release():
-            return True
-        case Dead():
-            return options.on_dead == "block"
-        case _:
-            return False
-
-
 async def attempt(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> FinalOutcome | None:
     """Run the handler on one message; None if the lease was gone before it could start."""
     if not _may_start(worker, claim):
@@ -130,14 +118,14 @@ async def attempt_batch(worker: Runner, claims: Sequence[Claim], task: asyncio.T
     taken: set[tuple[str, str]] = set()
     for claim in claims:
         if claim.key is not None and (claim.queue, claim.key) in taken:
-            # It must wait for the one in front of it, which somebody else has or which holds the key as a dead letter.
+            # It must wait for the one in front of it, which somebody else has or which is not yet a dead letter.
             finals[claim.id] = RELEASE
         elif not _may_start(worker, claim):
             finals[claim.id] = None
             if claim.key is not None:
                 taken.add((claim.queue, claim.key))
         elif (dead := overdelivered(claim, worker.options)) is not None:
-            if claim.key is not None and holds_key(dead, worker.options):
+            if claim.key is not None:
                 taken.add((claim.queue, claim.key))
             finals[claim.id] = await _final(worker, claim, dead)
         else:

@@ -1,8 +1,8 @@
 """An executor: takes what is ready, attempts it, hands on the outcome, and again.
 
-Messages of one key are handled one after the other; after one that must be tried again the rest of the
-run is given back, so that order holds. An error that nobody foresaw costs the message in flight, not the
-loop. A worker has `max_workers` of them, and is their `Employer`.
+Messages of one key are handled one after the other; after one that failed the rest of the run is given
+back, so that order holds, also where its failure cannot be written in time. An error that nobody foresaw
+costs the message in flight, not the loop. A worker has `max_workers` of them, and is their `Employer`.
 """
 
 import asyncio
@@ -11,9 +11,10 @@ from typing import Protocol
 
 from faststream_outbox import events
 from faststream_outbox.outcomes.failure import ENDING
-from faststream_outbox.outcomes.outcome import RELEASE, Release
-from faststream_outbox.queue.attempt import Runner, attempt, attempt_batch, holds_key
+from faststream_outbox.outcomes.outcome import RELEASE, Dead, Done, FinalOutcome, Release, Retry, Settled
+from faststream_outbox.queue.attempt import Runner, attempt, attempt_batch
 from faststream_outbox.queue.claim import Claim, Holder
+from faststream_outbox.queue.options import WorkerOptions
 from faststream_outbox.queue.ready import Ready
 
 
@@ -84,10 +85,10 @@ class Executor:
                 worker.settle(claim, outcome)
             if place < len(run) and (
                 worker.is_stopping
-                or outcome is None
                 # Somebody else has it and handles it again: what follows must wait for that.
                 or claim.is_lost
-                or holds_key(outcome, worker.options)
+                # What follows would be done before this one is retried, or before it is known that this one is dead.
+                or not isinstance(outcome, (Done, Settled))
             ):
                 for later in run[place:]:
                     worker.settle(later, RELEASE)
@@ -135,3 +136,14 @@ class Executor:
     def _give_back(self, claims: list[Claim]) -> None:
         for claim in claims:
             self._worker.settle(claim, RELEASE)
+
+
+def holds_key(outcome: FinalOutcome, options: WorkerOptions) -> bool:
+    """Whether later messages of the key must wait after this outcome."""
+    match outcome:
+        case Retry() | Release():
+            return True
+        case Dead():
+            return options.on_dead == "block"
+        case _:
+            return False

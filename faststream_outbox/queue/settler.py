@@ -51,7 +51,8 @@ class Settler:
         self._events = events
         self._keeps_dead = has_dead_letters
         self._renderer = renderer
-        self._kinds: dict[type[Any], Pending] = {kind: Pending() for kind in (Done, Settled, Retry, Release, Dead)}
+        # What is given back comes last: who hears of it finds that nothing in front of it is held any more.
+        self._kinds: dict[type[Any], Pending] = {kind: Pending() for kind in (Done, Settled, Retry, Dead, Release)}
         self._writing: list[Ended] = []
         self._unsure: set[Claim] = set()
         self._failing_since: dict[Pending, float] = {}

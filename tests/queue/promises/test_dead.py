@@ -182,7 +182,12 @@ class TestDeliveries:
         await rig.witness.wait(events.Handled, count=2)
         assert (await rig.witness.wait(events.Died)).reason == "max_deliveries"
 
-    async def test_one_that_holds_its_key_keeps_the_later_ones_of_its_batch_from_the_handler(self, rig: Rig) -> None:
+    @pytest.mark.parametrize(
+        ("on_dead", "handled"), [("block", [b"free"]), ("continue", [b"free", b"later"])], ids=["block", "continue"]
+    )
+    async def test_it_keeps_the_later_ones_of_its_key_and_batch_from_the_handler(
+        self, rig: Rig, on_dead: str, handled: list[bytes]
+    ) -> None:
         seen: list[bytes] = []
 
         async def handle(claims: list[Claim]) -> list[Done]:
@@ -192,10 +197,10 @@ class TestDeliveries:
         await rig.put("dead", "later", key="k")
         await rig.put("free", key="other")
         await rig.sql("update {t} set deliveries_count = 5 where payload = 'dead'")
-        await rig.work(handle, batch=True, max_deliveries=5, on_dead="block")
+        await rig.work(handle, batch=True, max_deliveries=5, on_dead=on_dead)
         await rig.witness.wait(events.Died)
-        await rig.witness.wait(events.Handled)
-        assert seen == [b"free"]
+        await rig.witness.wait(events.Handled, count=len(handled))
+        assert seen == handled
 
 
 class TestHook:

@@ -275,6 +275,30 @@ class TestDeath:
         await rig.witness.wait(events.Handled)
         await eventually(rig.is_empty)
 
+    async def test_the_next_one_waits_until_the_letter_is_written(self, rig: Rig) -> None:
+        """Or it would be done, and the first one handled again, where the letter cannot be written in time."""
+        seen: list[bytes] = []
+
+        async def handle(claim: Claim) -> Outcome:
+            seen.append(claim.payload)
+            return Dead() if claim.payload == b"a" else DONE
+
+        async def is_waiting() -> bool:
+            waiting = "select exists (select from pg_locks where relation = cast(:letters as regclass) and not granted)"
+            return bool(await rig.one(waiting, letters=rig.dlq_table.name))
+
+        async with rig.engine.begin() as connection:
+            await connection.execute(text(f"lock table {rig.dlq_table.name} in share mode"))
+            # Who knows that its handler is quick takes several messages of a key at once.
+            await rig.work(handle)
+            await rig.put("first")
+            await rig.witness.wait(events.Handled)
+            await rig.put("a", "b", key="k")
+            await eventually(is_waiting)
+            assert seen == [b"first", b"a"]
+        await eventually(rig.is_empty)
+        assert seen == [b"first", b"a", b"b"]
+
     async def test_block_holds_the_key_and_no_other(self, rig: Rig) -> None:
         async def handle(claim: Claim) -> Outcome:
             return Dead() if claim.payload == b"a" else DONE
