@@ -14,7 +14,9 @@ import asyncpg
 
 from bench.log_stage import LogStage
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.sharing.slots import prefix_of
+from faststream_outbox.log.fetcher import READ_BYTES
+from faststream_outbox.log.sharing.slots import SLOTS
+from faststream_outbox.log.sharing.wanted import as_filters
 from faststream_outbox.sql import statements
 
 _FETCH = """
@@ -141,10 +143,10 @@ async def fetch_times(outbox: Outbox, messages: int, batch: int, times: int) -> 
             "ticks": [1],
             "los": [low],
             "his": [low + batch - 1],
-            "slots": None,
-            "uri": "",
-            "prefix": prefix_of(""),
             "limit": batch,
+            "bytes": READ_BYTES,
+            "unreadable": [],
+            **as_filters({"": 2**SLOTS - 1}),
         }
         began = perf_counter()
         rows = await connection.fetch(sql, values)

@@ -70,6 +70,10 @@ class CrashLoop(OutboxError, RuntimeError):
     """Processes died again and again while this message ran; kept with the message, never raised."""
 
 
+class NotReadable(OutboxError, RuntimeError):
+    """The content of a message of a topic could not be read again and again; kept with the message, never raised."""
+
+
 class MissingRight(OutboxError, RuntimeError):
     """The database role may not do what was asked of it; says which right it needs, and on what."""
 

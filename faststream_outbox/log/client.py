@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection, Row
+from faststream_outbox.connections.dedicated import LOCK_PATIENCE, DedicatedConnection, Row
 from faststream_outbox.connections.identity import Identity, Role, worker_id_of
 from faststream_outbox.connections.isolation import Isolation
 from faststream_outbox.errors import WrongEventLoop
@@ -76,10 +76,12 @@ class LogClient:
             write_event_log(self.events, log, saying(last_exception_renderer))
         self.identity = Identity()
 
-        def make(role: Role) -> DedicatedConnection:
-            return connections() if connections else DedicatedConnection(engine, identity=self.identity, role=role)
+        def make(role: Role, lock_seconds: float = 0.0) -> DedicatedConnection:
+            if connections:
+                return connections()
+            return DedicatedConnection(engine, lock_seconds=lock_seconds, identity=self.identity, role=role)
 
-        self.connection = make("read")
+        self.connection = make("read", LOCK_PATIENCE)
         self._tick_connection = make("tick")
         self.operator_connection = make("operate")
         """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
@@ -252,7 +254,7 @@ class LogClient:
                     return await self.connection.fetch(statement, values)
                 return (await self.connection.fetch_each([(statement, values)], lock_seconds=lock_seconds))[0]
             except Exception as error:
-                if getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                if lock_seconds is not None and getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE:
                     return []
                 raise
 

@@ -95,6 +95,11 @@ class Delivery:
         return headers
 
     @property
+    def is_left_out(self) -> bool:
+        """Whether its content was left out, because it cannot be read."""
+        return self._row.metadata is None
+
+    @property
     def payload(self) -> bytes:
         """The payload as bytes; JSON as its text."""
         text = self._row.payload

@@ -25,7 +25,7 @@ from faststream_outbox.log.sharing.wanted import slots_of
 from faststream_outbox.log.tail import PROGRESS_SECONDS, WIDEST_WINDOW
 from faststream_outbox.sql import statements
 from faststream_outbox.sql.log_rows import WaitingMessage
-from faststream_outbox.sql.rows import column, named
+from faststream_outbox.sql.rows import column
 
 
 class Reader(Settling):
@@ -131,8 +131,7 @@ class Reader(Settling):
         slots = [self.blocked.keys[key].slot for key in keys[:size]]
         values = {**self.group.values, "keys": keys[:size], "slots": slots, "limit": size}
         statement = self._deferrals["fetch_deferred" if self.blocked.hold else "fetch_waiting"]
-        read, asked = await self.client.fetcher.read(statement, values)
-        rows = named(WaitingMessage, read)
+        rows, asked = await self.client.fetcher.read(statement, WaitingMessage, values)
         ready = list(_in_turn(rows))[:size]
         empty = set(keys[:asked]) - {row.uri for row in rows}
         if empty:

@@ -15,10 +15,11 @@ from faststream_outbox.connections.caller import end
 from faststream_outbox.connections.isolation import BEGINNINGS, CONFLICT, is_conflict
 from faststream_outbox.errors import ConnectionUnusable, LeaseLost, OutboxError
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.executor import BatchRun, is_transient
+from faststream_outbox.log.executor import BatchRun
 from faststream_outbox.log.guarded import guarded
 from faststream_outbox.log.message import OutboxMessage
 from faststream_outbox.log.sharing.spans import Cursor
+from faststream_outbox.log.verdict import is_transient
 from faststream_outbox.outcomes.failure import ENDING
 from faststream_outbox.outcomes.outcome import DONE, Retry
 from faststream_outbox.service import unbroken

@@ -17,10 +17,11 @@ from faststream_outbox.log.append import DuplicateMessage
 from faststream_outbox.log.deferral.blocked import PARKED, RETRY
 from faststream_outbox.log.deferral.parked import DeferredMessage
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.executor import BatchRun, put_off
+from faststream_outbox.log.executor import BatchRun
 from faststream_outbox.log.message import OutboxMessage, checked
 from faststream_outbox.log.options import Start
 from faststream_outbox.log.sharing.slots import matches
+from faststream_outbox.log.verdict import put_off
 from faststream_outbox.memory.clock import NEVER, MemoryClock
 from faststream_outbox.outcomes.failure import Failure, Renderer, described
 from faststream_outbox.outcomes.outcome import Dead, FinalOutcome, Outcome, Release, Retry, resolved

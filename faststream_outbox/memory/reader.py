@@ -12,7 +12,7 @@ from typing import Any
 from faststream_outbox import events
 from faststream_outbox.events import Events
 from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.executor import failed_together
+from faststream_outbox.log.verdict import failed_together
 from faststream_outbox.memory.log import MemoryGroup, UnleasedBatchRun
 from faststream_outbox.outcomes.failure import ENDING, Renderer
 from faststream_outbox.outcomes.outcome import SETTLED, Dead, Outcome, Release, Retry, Settled

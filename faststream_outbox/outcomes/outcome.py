@@ -18,6 +18,7 @@ REJECTED = "rejected"
 RETRY_TERMINAL = "retry_terminal"
 MAX_DELIVERIES = "max_deliveries"
 CRASH_LOOP = "crash_loop"
+NOT_READABLE = "not_readable"
 UNDECIDED = "undecided"
 
 

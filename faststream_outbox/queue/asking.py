@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from faststream_outbox.connections.blame import may_be_of_one
 from faststream_outbox.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox.queue import clock
-from faststream_outbox.queue.culprit import Culprits, Doubt, may_be_of_one
+from faststream_outbox.queue.culprit import Culprits, Doubt
 from faststream_outbox.queue.unheard import Unheard
 from faststream_outbox.sql import Statements
 

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox.connections.caller import AnySession, Rows, caller_connection
-from faststream_outbox.connections.dedicated import STATEMENT_TIMEOUT, DedicatedConnection
+from faststream_outbox.connections.dedicated import LOCK_PATIENCE, STATEMENT_TIMEOUT, DedicatedConnection
 from faststream_outbox.connections.identity import Identity, Role
 from faststream_outbox.connections.isolation import Isolation, begin
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
@@ -116,7 +116,7 @@ class OutboxClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: list[Claimant] = []
         self.identity.renew()
-        self._claim_connection = self._connection("claim")
+        self._claim_connection = self._connection("claim", lock_seconds=LOCK_PATIENCE)
         self._scan_connection = self._connection("scan", timeout=SCAN_TIMEOUT)
         self._settle_connection = self._connection("settle", lock_seconds=LOCK_SECONDS)
         listen_connection = (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from faststream_outbox.connections.blame import is_bad_line
 from faststream_outbox.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox.events import Events
 from faststream_outbox.events.types import MessageSetApart
@@ -63,28 +64,6 @@ def doubt_of_key(queue: str, key: str, ttl: float, error: Exception) -> Doubt:
 def doubt_of_message(values: Mapping[str, Any], error: Exception) -> Doubt:
     """By the values of the claim of one message by its id."""
     return Doubt(values["queues"][0], "exists", {"id": values["ids"][0]}, values["ttls"][0], error)
-
-
-def is_bad_line(error: Exception) -> bool:
-    """Whether the connection broke, as opposed to an answer that was refused, unreadable or too slow."""
-    if isinstance(error, TimeoutError):
-        return False
-    state = getattr(error, "sqlstate", None)
-    if isinstance(state, str):
-        return state[:2] in ("08", "53", "57")
-    # The drivers' own errors of a connection; none of the drivers need be installed.
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return isinstance(error, OSError) or bool(names & {"OperationalError", "InterfaceError"})
-
-
-# Unsupported features, states of the transaction, logins, databases and schemas, conflicts, syntax and rights, locks.
-_NEVER_OF_ONE = ("0A", "25", "26", "28", "3D", "3F", "40", "42", "55")
-
-
-def may_be_of_one(error: Exception) -> bool:
-    """Whether one message can have caused it; a missing right, table or column fails for every message alike."""
-    state = getattr(error, "sqlstate", None)
-    return not (isinstance(state, str) and state[:2] in _NEVER_OF_ONE)
 
 
 def _first_id(doubt: Doubt, rows: Sequence[Row]) -> int:

@@ -23,7 +23,11 @@ order by a.key, a.tick, a.position
 
 -- name: fetch_waiting
 -- The messages that wait under some keys of these slots, in order; without parked ones, which are passed by.
-select a.tick, l.position, l.uri, l.slot, l.payload::text, l.body, l.metadata::text, l.event_id,
+-- Those that cannot be read come without their content.
+select a.tick, l.position, l.uri, l.slot,
+       case when l.position <> all (:unreadable::bigint[]) then l.payload::text end as payload,
+       case when l.position <> all (:unreadable::bigint[]) then l.body end as body,
+       case when l.position <> all (:unreadable::bigint[]) then l.metadata::text end as metadata, l.event_id,
        least(greatest(l.created_at, '0002-01-01Z'), '9998-12-31Z') as created_at, l.transaction_id, a.attempts,
        case when a.first_attempt_at is not null
            then least(greatest(a.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as first_attempt_at,
@@ -43,7 +47,11 @@ order by a.tick, a.position
 
 -- name: fetch_deferred
 -- The messages that wait under some keys, in order, the parked ones among them.
-select a.tick, l.position, l.uri, l.slot, l.payload::text, l.body, l.metadata::text, l.event_id,
+-- Those that cannot be read come without their content.
+select a.tick, l.position, l.uri, l.slot,
+       case when l.position <> all (:unreadable::bigint[]) then l.payload::text end as payload,
+       case when l.position <> all (:unreadable::bigint[]) then l.body end as body,
+       case when l.position <> all (:unreadable::bigint[]) then l.metadata::text end as metadata, l.event_id,
        least(greatest(l.created_at, '0002-01-01Z'), '9998-12-31Z') as created_at, l.transaction_id, a.attempts,
        case when a.first_attempt_at is not null
            then least(greatest(a.first_attempt_at, '0002-01-01Z'), '9998-12-31Z') end as first_attempt_at,

@@ -80,8 +80,8 @@ from (select number from unnest(:numbers::int[]) u (number) order by number) k
 -- name: fetch
 -- The messages of some ranges of positions that somebody wants, in the order of the ranges; at least the first of them.
 -- Cut off where they have too many bytes: first by what is stored, which nothing has to be read for, then by what will
--- be sent, where that is known only after it was decompressed. The last columns are how many there are up to the limit,
--- and how many bytes each has.
+-- be sent, where that is known only after it was decompressed. Those that cannot be read come without their content, and
+-- all do where that list is null. The last columns are how many there are up to the limit, and how many bytes each has.
 select s.tick, s.position, s.uri, s.slot, s.payload::text, s.body, s.metadata::text, s.event_id,
        least(greatest(s.created_at, '0002-01-01Z'), '9998-12-31Z') as created_at, s.transaction_id, s.found,
        s.bytes as size
@@ -92,15 +92,17 @@ from (
                coalesce(octet_length(f.body), 0)
                + coalesce(case when pg_column_compression(f.payload) is null then pg_column_size(f.payload)
                                else octet_length(f.payload::text) end, 0)
-               + case when pg_column_compression(f.metadata) is null then pg_column_size(f.metadata)
-                      else octet_length(f.metadata::text) end as bytes
+               + coalesce(case when pg_column_compression(f.metadata) is null then pg_column_size(f.metadata)
+                               else octet_length(f.metadata::text) end, 0) as bytes
         from (
             select n.*, count(*) over () as found,
                    sum(n.stored) over (order by n.place, n.position rows unbounded preceding) - n.stored
                        as stored_before
             from (
-                select w.tick, w.place, l.position, l.uri, l.slot, l.payload, l.body, l.metadata, l.event_id,
-                       l.created_at, l.transaction_id,
+                select w.tick, w.place, l.position, l.uri, l.slot, l.event_id, l.created_at, l.transaction_id,
+                       case when l.position <> all (:unreadable::bigint[]) then l.payload end as payload,
+                       case when l.position <> all (:unreadable::bigint[]) then l.body end as body,
+                       case when l.position <> all (:unreadable::bigint[]) then l.metadata end as metadata,
                        coalesce(pg_column_size(l.payload), 0) + coalesce(pg_column_size(l.body), 0)
                        + pg_column_size(l.metadata) as stored
                 from unnest(:ticks::bigint[], :los::bigint[], :his::bigint[]) with ordinality as w (tick, lo, hi, place)

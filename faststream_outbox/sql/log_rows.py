@@ -12,7 +12,10 @@ from faststream_outbox.sql import log_admin_rows, overview_log_rows
 
 
 class ReadMessage(NamedTuple):
-    """A message of a window of the log; `found` is how many the window has, up to the limit, `size` is its bytes."""
+    """A message of a window of the log; `found` is how many the window has, up to the limit, `size` is its bytes.
+
+    The metadata is None where the content was left out because it cannot be read.
+    """
 
     tick: int
     position: int
@@ -20,7 +23,7 @@ class ReadMessage(NamedTuple):
     slot: int
     payload: str | None
     body: bytes | None
-    metadata: str
+    metadata: str | None
     event_id: UUID | None
     created_at: datetime
     transaction_id: int
@@ -37,7 +40,7 @@ class WaitingMessage(NamedTuple):
     slot: int
     payload: str | None
     body: bytes | None
-    metadata: str
+    metadata: str | None
     event_id: UUID | None
     created_at: datetime
     transaction_id: int

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("command", "last"),
     [
+        ("log --rounds 1 --scale 0.01", "load of the machine before"),
         ("held_snapshot_log --ticks 50 --gaps 100", "100 gaps, publisher: the message after its end"),
         ("log_maintenance --rounds 1 --scale 0.003", "| seek |"),
         ("partitions --rounds 1 --few 2 --many 4 --rows 1500", "drop a partition of 1,500:"),

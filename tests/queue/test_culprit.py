@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from faststream_outbox import events
 from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.queue.culprit import is_bad_line
+from faststream_outbox.queue.culprit import STRIKES
 from faststream_outbox.sql import Statement
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
@@ -145,15 +147,31 @@ async def test_the_count_of_deliveries_does_not_overflow(rig: Rig) -> None:
     await rig.witness.wait(events.Handled)
 
 
-@pytest.mark.parametrize(
-    ("error", "is_bad"),
-    [
-        (ValueError("unreadable"), False),
-        (TimeoutError(), False),
-        (ConnectionResetError(), True),
-        (OSError("no route"), True),
-    ],
-    ids=repr,
-)
-def test_errors_of_the_line_are_told_from_errors_of_the_message(error: Exception, *, is_bad: bool) -> None:
-    assert is_bad_line(error) is is_bad
+@pytest.mark.slow
+async def test_one_that_waits_for_a_lock_is_not_to_blame(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored apart has an index of its own, which a REINDEX locks for as long as it takes."""
+    refusals: list[str | None] = []
+    fetch = DedicatedConnection.fetch
+
+    async def heard(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
+        try:
+            return await fetch(connection, statement, values)
+        except Exception as error:
+            if statement.name in CLAIMS:
+                refusals.append(getattr(error, "sqlstate", None))
+            raise
+
+    monkeypatch.setattr(DedicatedConnection, "fetch", heard)
+    monkeypatch.setattr("faststream_outbox.queue.client.LOCK_PATIENCE", 0.1)
+    client = rig.another_client()
+    await rig.put(Random(1).randbytes(20_000).hex())
+    index = await rig.one(
+        "select i.indexrelid::regclass::text from pg_class c join pg_index i on i.indrelid = c.reltoastrelid"
+        " where c.oid = cast('{t}' as regclass)"
+    )
+    async with rig.engine.begin() as connection:
+        await connection.execute(text(f"reindex index {index}"))
+        await rig.work(handle, client=client)
+        await eventually(lambda: len(refusals) >= STRIKES + 2)
+    await rig.witness.wait(events.Handled)
+    assert (set(refusals), rig.witness.of(events.MessageSetApart)) == ({"55P03"}, [])

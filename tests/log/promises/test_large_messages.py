@@ -56,7 +56,8 @@ async def test_messages_that_are_too_many_bytes_are_not_even_decompressed(rig: L
     fetch = statements("log", rig.outbox.client.names)["fetch"]
     touched: list[int] = []
     for last in (2, 20):
-        asked = {"ticks": [1], "los": [1], "his": [last], "limit": 100, "bytes": 5000} | as_filters({"": ALL_SLOTS})
+        window = {"ticks": [1], "los": [1], "his": [last], "limit": 100, "bytes": 5000, "unreadable": []}
+        asked = window | as_filters({"": ALL_SLOTS})
         async with rig.engine.connect() as connection:
             # The first one reads the catalog too.
             for _ in range(2):

@@ -157,6 +157,7 @@ def window(positions: int) -> dict[str, Any]:
     return {
         **as_filters({"": 2**256 - 1}),
         "bytes": 2**23,
+        "unreadable": [],
         "ticks": [first + n for n in range(ticks)],
         "los": los,
         "his": [lo + min(positions, PER_TICK) - 1 for lo in los],
@@ -299,7 +300,7 @@ def test_blocked_keys_of_a_group_without_any_cost_nothing(million: Million, mode
 
 def test_parked_messages_cost_nothing_where_they_block_nothing(million: Million, mode: PlanMode) -> None:
     """One waits, under the key of all those that are parked."""
-    waiting = {**GROUP, "group": "parked", "keys": ["k"], "slots": [1], "limit": 100}
+    waiting = {**GROUP, "group": "parked", "keys": ["k"], "slots": [1], "limit": 100, "unreadable": []}
     found = million.cost("deferred", "fetch_waiting", waiting, mode)
     assert found.scans == {"million_deferred_wait_idx", "million_pkey"}
     assert found.walked <= 4
@@ -309,7 +310,7 @@ def test_parked_messages_cost_nothing_where_they_block_nothing(million: Million,
 
 def test_messages_that_wait_under_some_keys_are_found_by_key(million: Million, mode: PlanMode) -> None:
     keys = [f"orders/{n}" for n in range(10)]
-    cost = million.cost("deferred", "fetch_deferred", {**GROUP, "keys": keys, "limit": 100}, mode)
+    cost = million.cost("deferred", "fetch_deferred", {**GROUP, "keys": keys, "limit": 100, "unreadable": []}, mode)
     assert cost.scans == {"million_deferred_key_idx", "million_pkey"}
     assert cost.walked <= 2 * 10 * 4 + 10
 
