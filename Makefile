@@ -47,6 +47,11 @@ OF_THE_OLDEST := tests/publish tests/queue tests/log tests/wakeup tests/broker t
 OF_THE_CORE := tests/sql/test_sql.py tests/schema/test_check.py tests/schema/test_tables.py tests/schema/test_log_tables.py \
 	tests/publish/promises/test_contract.py tests/queue/test_worker.py tests/queue/planning/test_keys.py \
 	tests/log/test_append.py tests/log/test_consumer.py
+# What may differ with the event loop: sockets, cancellation, the end of a loop. All else of the engines, the broker and
+# the faults passes there too: ARGS="-p tests.under_uvloop".
+OF_LOOPS := cancelling corners_of_loops drivers event_loops handler_timeout outage panics settle_within stop
+OF_THE_LOOP := tests/connections tests/wakeup \
+	$(wildcard $(OF_LOOPS:%=tests/queue/promises/test_%.py) $(OF_LOOPS:%=tests/log/promises/test_%.py))
 VENV_313 := .venv-3.13
 VENV_OLDEST := .venv-oldest
 OLDEST ?=
@@ -71,6 +76,7 @@ test: lint types test-pg16 test-pg15 ## everything but the soak tests, with Pyth
 	$(MAKE) --no-print-directory test-all $${python:+PYTHON="$$python" VENV=$(VENV_313) COVER="--cov --cov-report=term"}
 
 test-all: $(DEV) ## the same with this Python, without anything else
+	$(PYTEST) -p tests.under_uvloop -m "$(FAST)" $(OF_THE_LOOP) $(ARGS)
 	$(PYTEST) -m "not soak" $(COVER) $(ARGS)
 
 test-fast: $(DEV) ## the tests that take a minute and a half together

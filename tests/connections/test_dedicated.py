@@ -266,7 +266,7 @@ async def test_direct_connection_is_not_taken_for_a_pooled_one(connection: Dedic
 async def test_unreachable_server_is_an_error_each_time_and_leaves_nothing_open() -> None:
     connection = DedicatedConnection(create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/nothing"))
     for _ in range(2):
-        with pytest.raises(OSError, match=r"127\.0\.0\.1"):
+        with pytest.raises(ConnectionRefusedError):
             await pid(connection)
         assert not connection.is_open
 

@@ -67,7 +67,7 @@ async def test_locked_table_makes_a_question_fail_and_nothing_else(
 
 async def test_server_that_is_not_there_is_no_slow_question(table: Table) -> None:
     overview = Overview(create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/nothing"), table=table)
-    with pytest.raises(OSError, match=r"127\.0\.0\.1") as caught:
+    with pytest.raises(ConnectionRefusedError) as caught:
         await overview.queues()
     assert not isinstance(caught.value, OutboxError)
 
