@@ -53,7 +53,9 @@ class SequenceTracker:
         """Take a reading; whether the claimer should be woken now."""
         value = value or 0
         if self.last is None:
+            # What appeared before is known to nobody: the first scan may have been over by then.
             self.last = self.forgotten = value
+            return True
         drawn = value - self.last
         if drawn < 0:
             # The sequence was restarted.

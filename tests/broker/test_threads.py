@@ -9,10 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events
 from tests.broker.effects import EffectsShop
+from tests.queue.conftest import renewed_often
 from tests.queue.witness import Witness
 from tests.waiting import eventually
 
-LEASE = 0.9
+LEASE = 60.0
+
+__all__ = ["renewed_often"]
 
 
 class Thread:
@@ -43,6 +46,7 @@ async def other(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIte
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("renewed_often")
 async def test_one_that_outlives_a_stop_keeps_its_message_until_it_ends(
     shop: EffectsShop, other: OutboxBroker, thread: Thread
 ) -> None:

@@ -1,6 +1,8 @@
 """The library's own connections have time limits of their own, whatever a role or a database sets."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -51,11 +53,25 @@ def server_version(database_url: URL) -> int:
         return connection.info.server_version
 
 
-@pytest.fixture
-async def connection(engine: AsyncEngine) -> AsyncIterator[DedicatedConnection]:
-    connection = DedicatedConnection(engine)
+@asynccontextmanager
+async def opened(engine: AsyncEngine, **options: Any) -> AsyncGenerator[DedicatedConnection]:
+    """A connection that is open: until it is, the role's limits hold, and this process may stand still."""
+    for tries_left in (2, 1, 0):
+        connection = DedicatedConnection(engine, **options)
+        try:
+            await connection.open()
+            break
+        except Exception:
+            if not tries_left:
+                raise
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+async def connection(engine: AsyncEngine) -> AsyncIterator[DedicatedConnection]:
+    async with opened(engine) as connection:
+        yield connection
 
 
 async def test_a_statement_takes_as_long_as_the_wire_allows(connection: DedicatedConnection) -> None:
@@ -100,7 +116,6 @@ async def test_an_idle_connection_is_not_closed_by_the_server(connection: Dedica
 
 
 async def test_the_server_gives_a_statement_up_when_the_wire_does(engine: AsyncEngine) -> None:
-    connection = DedicatedConnection(engine, timeout=45.0)
-    rows = await connection.fetch(sql("select current_setting('statement_timeout')"), {})
-    await connection.close()
+    async with opened(engine, timeout=45.0) as connection:
+        rows = await connection.fetch(sql("select current_setting('statement_timeout')"), {})
     assert [tuple(row) for row in rows] == [("46s",)]

@@ -4,6 +4,7 @@ The worker polls once a minute, so what it handles before was not found by polli
 """
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from sqlalchemy import URL, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox.connections.dedicated import DedicatedConnection
 from faststream_outbox.envelope import Envelope
 from faststream_outbox.publish import publish, rows
 from faststream_outbox.queue import Claim
+from faststream_outbox.sql import Statement
 from tests.publish.ways import plain
 from tests.wakeup.conftest import asleep
 
@@ -45,6 +48,26 @@ async def test_a_priority_that_nobody_has_seen_is_found_by_watching(
     async with asleep(engine, table, listen=False) as (_, messages):
         with psycopg.connect(plain(database_url), autocommit=True) as stranger:
             stranger.execute("insert into outbox (queue, payload, priority, key) values ('orders', 'a', 7, %s)", [key])
+        assert await handled(messages) == b"a"
+
+
+@pytest.mark.slow
+async def test_what_appears_before_watching_has_begun_is_found_when_it_begins(
+    engine: AsyncEngine, table: Table, database_url: URL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_begin = asyncio.Event()
+    fetch = DedicatedConnection.fetch
+
+    async def held_up(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
+        if statement.name == "last_id":
+            await may_begin.wait()
+        return await fetch(connection, statement, values)
+
+    monkeypatch.setattr(DedicatedConnection, "fetch", held_up)
+    async with asleep(engine, table) as (_, messages):
+        with psycopg.connect(plain(database_url), autocommit=True) as stranger:
+            stranger.execute("insert into outbox (queue, payload) values ('orders', 'a')")
+        may_begin.set()
         assert await handled(messages) == b"a"
 
 
