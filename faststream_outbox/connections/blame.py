@@ -17,11 +17,13 @@ def is_bad_line(error: Exception) -> bool:
     return isinstance(error, OSError) or bool(names & {"OperationalError", "InterfaceError"})
 
 
-# Unsupported features, states of the transaction, logins, databases and schemas, conflicts, syntax and rights, locks.
-_NEVER_OF_ONE = ("0A", "25", "26", "28", "3D", "3F", "40", "42", "55")
+# Unsupported features, states of the transaction, logins, databases and schemas, conflicts, syntax and rights, locks,
+# disks and files, faults of the server.
+_NEVER_OF_ONE = ("0A", "25", "26", "28", "3D", "3F", "40", "42", "55", "58", "XX")
+_DAMAGED = "XX001"
 
 
 def may_be_of_one(error: Exception) -> bool:
-    """Whether one message can have caused it; a missing right, table or column fails for every message alike."""
+    """Whether one message can have caused it; a missing right, table or disk fails for every message alike."""
     state = getattr(error, "sqlstate", None)
-    return not (isinstance(state, str) and state[:2] in _NEVER_OF_ONE)
+    return state == _DAMAGED or not (isinstance(state, str) and state[:2] in _NEVER_OF_ONE)

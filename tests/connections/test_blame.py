@@ -27,6 +27,9 @@ def test_errors_of_the_line_are_told_from_errors_of_the_message(error: Exception
     assert is_bad_line(error) is is_bad
 
 
-@pytest.mark.parametrize(("sqlstate", "may_be"), [("XX001", True), ("22P02", True), ("42501", False), ("40001", False)])
+@pytest.mark.parametrize(
+    ("sqlstate", "may_be"),
+    [("XX001", True), ("22P02", True), ("42501", False), ("40001", False), ("58030", False), ("XX000", False)],
+)
 def test_what_fails_for_every_message_is_told_from_what_may_be_of_one(sqlstate: str, *, may_be: bool) -> None:
     assert may_be_of_one(Refused(sqlstate)) is may_be
