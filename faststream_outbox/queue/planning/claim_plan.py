@@ -107,6 +107,8 @@ class ClaimPlan:
             return
         for lane in self._meant(hint, now):
             if hint.due_in > 0:
+                # A scan that is under way may have passed it by, and must not forget it.
+                lane.hinted_at = now
                 lane.note_due(now + hint.due_in)
                 lane.is_due_known = lane.is_due_known and not hint.later
             else:

@@ -174,6 +174,13 @@ class TestScan:
         plan.ask_scan(201.0)
         assert plan.scan_at <= 201.0
 
+    def test_does_not_forget_what_was_published_for_later_while_it_took_place(self, plan: ClaimPlan) -> None:
+        plan.hint(Hint("orders", priorities=frozenset((7,)), keyed=False, due_in=0.5), 199.0)
+        # A claim has found that nothing is due yet.
+        plan.lanes["orders", 7, False].may_have_work = False
+        plan.scanned({}, 199.25, 0.5)
+        assert plan.lanes["orders", 7, False].due_at == 199.5
+
     def test_forgets_a_lane_that_was_empty_for_long(self, plan: ClaimPlan) -> None:
         plan.lane(("orders", 7, False)).may_have_work = False
         plan.scanned({}, KEEP_LANE_SECONDS + 1.0, 0.001)
