@@ -40,7 +40,7 @@ _IDLE_WHILE_HOLDING = 3600.0
 _IDLE_TOO_LONG = "25P03"
 STATEMENT_TIMEOUT = 30.0
 LOCK_PATIENCE = 25.0
-"""Who waits so long for a lock is told so, before a message looks as if it could not be read in time."""
+"""A wait for a lock fails as such after this time, before a message looks as if it could not be read in time."""
 
 
 def _is_lost(error: Exception) -> bool:

@@ -72,6 +72,20 @@ class TestGroupCommit:
         await rig.witness.wait(events.Handled, count=10)
         assert sent.count("settle_done") <= 2
 
+    async def test_what_is_given_back_is_written_last(self, rig: Rig, sent: list[str]) -> None:
+        """Who hears of it must not find its key held by what ended together with it."""
+
+        async def handle(claim: Claim) -> Outcome:
+            return Dead() if claim.payload == b"a" else DONE
+
+        # Who knows that its handler is quick takes several messages of a key at once.
+        await rig.work(handle)
+        await rig.put("first")
+        await rig.witness.wait(events.Handled)
+        await rig.put("a", "b", key="k")
+        await rig.witness.wait(events.Handled, count=2)
+        assert "settle_release" not in sent[: sent.index("settle_dead")]
+
 
 class Cut:
     """Breaks the connection around the first settle statement, before or after the server has got it."""
