@@ -24,11 +24,9 @@ from typing import Any
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 
-from faststream_outbox import OutboxBroker
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.outcomes.outcome import Outcome
+from faststream_outbox import Envelope, OutboxBroker
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, OutboxClient, Worker
+from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from faststream_outbox.testing.postgres import PostgresServer
 

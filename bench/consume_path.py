@@ -25,14 +25,13 @@ from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import MetaData
 
 from faststream_outbox import OutboxBroker, make_outbox_table
+from faststream_outbox._internal.broker import _faststream as private
+from faststream_outbox._internal.broker.access_log import make_outbox_logger_state
+from faststream_outbox._internal.sql.queue_rows import ClaimedRow
+from faststream_outbox._internal.testing.backend import MemoryBackend
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.broker import _faststream as private
-from faststream_outbox.broker.access_log import make_outbox_logger_state
-from faststream_outbox.memory.client import FakeOutboxClient
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.worker import Worker
-from faststream_outbox.sql.queue_rows import ClaimedRow
-from faststream_outbox.testing.backend import MemoryBackend
+from faststream_outbox.queue import Claim, Worker
+from faststream_outbox.testing import FakeOutboxClient
 
 BODY = b'{"order_id": 12345, "amount": 99.5}'
 HEADERS = '{"content-type": "application/json", "correlation_id": "c1"}'

@@ -19,13 +19,12 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from bench.log_stage import LogStage, log_stage
-from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.worker import LogWorker
-from faststream_outbox.outcomes.outcome import DONE, Outcome
-from faststream_outbox.sql import Statement
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.sql import Statement
+from faststream_outbox.log import Delivery, Outbox, OutboxMessage
+from faststream_outbox.queue import DONE, Outcome
 
 RATE = 16
 SECONDS = 6.0

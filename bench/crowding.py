@@ -16,10 +16,9 @@ from typing import Any
 from sqlalchemy import text
 
 from bench.stage import Stage, stage
-from faststream_outbox.envelope import Envelope
+from faststream_outbox import Envelope
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
-from faststream_outbox.queue.admin.pause import pause, resume
+from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker, pause, resume
 
 DUE = "now() - interval '1 hour'"
 LATER = "now() + interval '1 day'"

@@ -22,10 +22,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from bench.stage import Stage, stage
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.outcomes.outcome import Outcome
+from faststream_outbox import Envelope
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, OutboxClient, Worker
+from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 
 PUBLISHERS = 16
 LONGEST_TRANSACTION = 0.2

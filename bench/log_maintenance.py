@@ -21,10 +21,10 @@ from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from bench.log_stage import LogStage, log_stage
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.leases import Group
 
 SMALL = 1000
 NOW = timedelta(0)

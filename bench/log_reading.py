@@ -13,11 +13,11 @@ from typing import Any
 import asyncpg
 
 from bench.log_stage import LogStage
+from faststream_outbox._internal.log.fetcher import READ_BYTES
+from faststream_outbox._internal.log.sharing.slots import SLOTS
+from faststream_outbox._internal.log.sharing.wanted import as_filters
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.fetcher import READ_BYTES
-from faststream_outbox.log.sharing.slots import SLOTS
-from faststream_outbox.log.sharing.wanted import as_filters
-from faststream_outbox.sql import statements
 
 _FETCH = """
     select position, uri, payload::text, metadata::text, created_at, transaction_id

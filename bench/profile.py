@@ -26,14 +26,14 @@ sys.path.insert(0, str(HOME / "peers"))
 EVERY = 0.001
 SINGLE = 2000
 GROUPS = (
-    ("faststream_outbox/broker", "this package, broker"),
-    ("faststream_outbox/queue", "this package, engine"),
-    ("faststream_outbox/outcomes", "this package, engine"),
-    ("faststream_outbox/events", "this package, engine"),
-    ("faststream_outbox/publish", "this package, publish"),
-    ("faststream_outbox/envelope", "this package, publish"),
-    ("faststream_outbox/wakeup", "this package, wake-ups"),
-    ("faststream_outbox/sql", "this package, statements"),
+    ("faststream_outbox/_internal/broker", "this package, broker"),
+    ("faststream_outbox/_internal/queue", "this package, engine"),
+    ("faststream_outbox/_internal/outcomes", "this package, engine"),
+    ("faststream_outbox/_internal/events", "this package, engine"),
+    ("faststream_outbox/_internal/publish", "this package, publish"),
+    ("faststream_outbox/_internal/envelope", "this package, publish"),
+    ("faststream_outbox/_internal/wakeup", "this package, wake-ups"),
+    ("faststream_outbox/_internal/sql", "this package, statements"),
     ("faststream_outbox", "this package, else"),
     ("fast_depends", "FastStream: dependencies and validation"),
     ("pydantic", "FastStream: dependencies and validation"),

@@ -18,8 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from bench.stage import Stage, stage
-from faststream_outbox import OutboxBroker
-from faststream_outbox.envelope import Envelope
+from faststream_outbox import Envelope, OutboxBroker
 from faststream_outbox.publish import publish
 
 BODY = {"order_id": 12345, "amount": 99.5}

@@ -23,11 +23,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from bench.large_tables import LOG, PORTION, LargeStage, large_stage, reported
 from bench.page import REPORT, put
 from bench.peer import ROOT
-from faststream_outbox.cli.exits import Exit
+from faststream_outbox._internal.cli.exits import Exit
 from faststream_outbox.errors import QuestionTimedOut
 from faststream_outbox.log import LogTables, Outbox, make_log_tables
 from faststream_outbox.overview import Overview
-from faststream_outbox.queue.admin.dead_letters import Selection
+from faststream_outbox.queue import Selection
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 
 QUEUES, KEYS, DEAD_SHARE = 500, 10_000, 10

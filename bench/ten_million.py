@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bench.inbox_cases import clean_receipts, receive, receive_again
 from bench.large_tables import GROUP, KEYED_QUEUE, KEYS, OLDEST_DAYS, QUEUE, Filled, LargeStage, large_stage
-from faststream_outbox.envelope import Envelope
+from faststream_outbox import Envelope
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker

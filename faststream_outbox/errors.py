@@ -96,5 +96,33 @@ class WrongResults(OutboxError, RuntimeError):
     """A transport did not answer with one result per message; reported, never raised."""
 
 
+class NoTransaction(OutboxError, LookupError):
+    """A handler asks for the session of a transaction that its subscriber does not open."""
+
+
+class PostgresUnavailable(OutboxError, RuntimeError):
+    """There is no PostgreSQL to start, or it did not start; the message has its own words on it."""
+
+
+class DuplicateMessage(OutboxError, ValueError):
+    """An event_id was published before; pass `on_duplicate="ignore"` to leave such messages out."""
+
+
+class SequenceBehind(OutboxError, RuntimeError):
+    """The log's sequence lies behind its messages, as in a copy that did not carry it; roll back."""
+
+
+class WrongOutcomes(OutboxError, RuntimeError):
+    """A handler did not answer with an outcome, or a batch handler not with one per message."""
+
+
+class Unroutable(OutboxError, LookupError):
+    """No queue takes the message; it came back."""
+
+
+class OwnCommit(OutboxError, RuntimeError):
+    """A transactional handler tried to commit the session that it was given."""
+
+
 class OutboxWarning(UserWarning):
     """Something that works but is seldom meant."""

@@ -13,9 +13,9 @@ from faststream.prometheus import ConsumeAttrs, MetricsSettingsProvider, Prometh
 from faststream.response import PublishCommand
 from prometheus_client import CollectorRegistry
 
-from faststream_outbox.broker._faststream import EMPTY
-from faststream_outbox.broker.middlewares import claims_of
-from faststream_outbox.broker.response import OutboxPublishCommand
+from faststream_outbox._internal.broker._faststream import EMPTY
+from faststream_outbox._internal.broker.middlewares import claims_of
+from faststream_outbox._internal.broker.response import OutboxPublishCommand
 
 __all__ = ["OutboxMetricsSettingsProvider", "OutboxPrometheusMiddleware"]
 

@@ -22,8 +22,8 @@ from psycopg import sql
 from sqlalchemy import URL, Engine, MetaData, Table, create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.health import readiness
-from faststream_outbox.schema.compare import Difference
+from faststream_outbox._internal.health import readiness
+from faststream_outbox._internal.schema.compare import Difference
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.servers.fixtures import amqp, kafka_address, nats, nats_server, rabbit_server, redis_server, sqs_url
 from tests.servers.missing import missing

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from faststream_outbox.envelope import (
+from faststream_outbox._internal.envelope import (
     MAX_BODY_BYTES,
     MAX_DELAY,
     UNREADABLE,
@@ -20,9 +20,9 @@ from faststream_outbox.envelope import (
     checked_queue,
     read_headers,
 )
+from faststream_outbox._internal.schema.names import PAUSED
+from faststream_outbox._internal.schema.tables import NAME_LENGTH
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, OutboxError
-from faststream_outbox.schema.names import PAUSED
-from faststream_outbox.schema.tables import NAME_LENGTH
 from tests.cases import each
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=NAME_LENGTH + 5)
@@ -109,7 +109,7 @@ def test_body_that_is_not_bytes_is_refused(body: object) -> None:
 def test_body_beyond_what_drivers_carry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # psycopg2 writes bytes as text of twice their size, and the server takes a gigabyte
     assert MAX_BODY_BYTES <= 250_000_000
-    monkeypatch.setattr("faststream_outbox.envelope.MAX_BODY_BYTES", 10)
+    monkeypatch.setattr("faststream_outbox._internal.envelope.MAX_BODY_BYTES", 10)
     assert checked(envelope(body=b"x" * 10)).payload == b"x" * 10
     assert "11 bytes" in refusal(body=b"x" * 11)
 
@@ -119,7 +119,7 @@ def test_body_beyond_what_drivers_carry_is_refused(monkeypatch: pytest.MonkeyPat
     [[1] * 1_000, [[[]]] * 501, {str(number): [] for number in range(1_000)}],
 )
 def test_headers_of_more_values_than_jsonb_can_hold_are_refused(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.envelope.MOST_HEADER_VALUES", 1_000)
+    monkeypatch.setattr("faststream_outbox._internal.envelope.MOST_HEADER_VALUES", 1_000)
     assert "more than 1000 values. Put them into the body" in refusal(headers={"a": values})
 
 

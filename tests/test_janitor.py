@@ -9,14 +9,14 @@ from sqlalchemy import MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, Retention, events, make_outbox_table
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.janitor import Chore, Janitor
+from faststream_outbox._internal.schema.log_tables import LogNames
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.events import Events
-from faststream_outbox.janitor import Chore, Janitor
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.queue import OutboxClient
-from faststream_outbox.schema.log_tables import LogNames
-from faststream_outbox.sql import statements
 from tests.waiting import eventually
 
 LOCK = statements("retention", LogNames.of(make_log_tables(MetaData())))["lock_janitor"]

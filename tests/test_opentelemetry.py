@@ -13,11 +13,11 @@ from opentelemetry.trace import Tracer
 from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox._internal.events.types import Handled, Retried
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
 from faststream_outbox.broker import OutboxBroker
-from faststream_outbox.events.types import Handled, Retried
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware, OutboxTelemetrySettingsProvider
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.metrics.meters import points
 from tests.queue.witness import Witness
 from tests.waiting import eventually

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from faststream_outbox._internal.events.repeats import FIRST_SILENCE
+from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox._internal.outage import Outage
 from faststream_outbox.events import Events
-from faststream_outbox.events.repeats import FIRST_SILENCE
-from faststream_outbox.events.types import ConnectionLost, ConnectionRestored
-from faststream_outbox.outage import Outage
 
 ERROR = OSError("away")
 

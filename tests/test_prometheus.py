@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox._internal.events.types import Died, Handled, Retried
 from faststream_outbox.broker import OutboxBroker
 from faststream_outbox.errors import SessionRequired
-from faststream_outbox.events.types import Died, Handled, Retried
 from faststream_outbox.prometheus import OutboxMetricsSettingsProvider, OutboxPrometheusMiddleware
 from tests.queue.witness import Witness
 

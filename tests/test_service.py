@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.service import LONGEST_PAUSE, Service, pause_after, retrying
+from faststream_outbox._internal.service import LONGEST_PAUSE, Service, pause_after, retrying
 from tests.cases import each
 from tests.waiting import eventually
 
@@ -117,7 +117,7 @@ async def test_pauses_between_crashes_grow(monkeypatch: pytest.MonkeyPatch) -> N
         loop.pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("faststream_outbox.service.asyncio.sleep", counted)
+    monkeypatch.setattr("faststream_outbox._internal.service.asyncio.sleep", counted)
     service = loop.service()
     service.start()
     while loop.begun < 5:
@@ -221,7 +221,7 @@ async def test_retrying_pauses_longer_after_each_failure(monkeypatch: pytest.Mon
         pauses.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    monkeypatch.setattr("faststream_outbox.service.random", lambda: 1.0)
+    monkeypatch.setattr("faststream_outbox._internal.service.random", lambda: 1.0)
     work = Work(failures=4)
     await retrying(work, work.failed, longest_pause=0.3)
     assert pauses == [0.05, 0.1, 0.2, 0.3]

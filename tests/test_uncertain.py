@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox import uncertain
+from faststream_outbox._internal import uncertain
+from faststream_outbox._internal.uncertain import Fate, commit
 from faststream_outbox.errors import LeaseLost
-from faststream_outbox.uncertain import Fate, commit
 
 
 class Session:

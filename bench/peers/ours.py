@@ -13,11 +13,9 @@ from downstream import CONFIRM_SECONDS, Downstream
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from faststream_outbox import OutboxBroker, make_dlq_table, make_outbox_table
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.outcomes.outcome import Outcome
+from faststream_outbox import Envelope, OutboxBroker, make_dlq_table, make_outbox_table
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, OutboxClient, Worker
+from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 
 PLAIN = b'{"order_id": 12345, "amount": 99.5}'
 JSON = {"content-type": "application/json"}

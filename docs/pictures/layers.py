@@ -7,7 +7,7 @@ from typing import Any
 from docs.pictures.canvas import WIDTH, Canvas
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "faststream_outbox"
+PACKAGE = ROOT / "faststream_outbox" / "_internal"
 ROW = 50
 SAID = {
     "testing": "TestOutboxBroker, PostgresServer",
@@ -31,7 +31,7 @@ def contracts() -> list[dict[str, Any]]:
 
 def rows() -> list[list[str]]:
     """The layers from above, without what does not exist yet."""
-    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in contracts()[0]["layers"]]
+    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in contracts()[1]["layers"]]
     there = ([name for name in layer if _exists(name)] for layer in layers)
     return [layer for layer in there if layer]
 
@@ -42,7 +42,7 @@ def _exists(name: str) -> bool:
 
 def kind(name: str) -> str:
     """Blue is what may import FastStream, green are the engines."""
-    if f"faststream_outbox.{name}" in contracts()[1]["allowed_importers"]:
+    if f"faststream_outbox._internal.{name}" in contracts()[2]["allowed_importers"]:
         return "blue"
     return "green" if name in {"queue", "log"} else "plain"
 

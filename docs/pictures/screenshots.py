@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from docs.pictures.shop import broker_of, open_shop, remember
 from faststream_outbox.dashboard import Content, make_dashboard
-from faststream_outbox.queue.admin.dead_letters import Selection
+from faststream_outbox.queue import Selection
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.dashboard.served import served
 

@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from examples.demo.customers import free_port
 from examples.demo.until import until
 from examples.shop.models import inbox_table, log_tables, outbox, outbox_dlq
-from faststream_outbox.dashboard import make_dashboard
-from faststream_outbox.dashboard.serve import HOST, address_of
+from faststream_outbox.dashboard import address_of, make_dashboard
 
 
 class Server(uvicorn.Server):
@@ -35,7 +34,7 @@ async def dashboard_of(engine: AsyncEngine) -> AsyncGenerator[str]:
         title="The shop",
     )
     port = free_port()
-    server = Server(uvicorn.Config(dashboard, host=HOST, port=port, log_level="warning", access_log=False))
+    server = Server(uvicorn.Config(dashboard, host="127.0.0.1", port=port, log_level="warning", access_log=False))
     serving = asyncio.create_task(server.serve())
 
     async def is_up() -> bool:
@@ -43,7 +42,7 @@ async def dashboard_of(engine: AsyncEngine) -> AsyncGenerator[str]:
 
     await until(is_up)
     try:
-        yield address_of(dashboard, HOST, port)
+        yield address_of(dashboard, "127.0.0.1", port)
     finally:
         server.should_exit = True
         await serving

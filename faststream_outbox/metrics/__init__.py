@@ -7,6 +7,6 @@ meter provider lets the middleware alone count what both know, so that no series
 let `listen` yourself gets `include_bus_metrics=False` then.
 """
 
-from faststream_outbox.events.recorder import MetricsRecorder
+from faststream_outbox._internal.events.recorder import MetricsRecorder
 
 __all__ = ["MetricsRecorder"]

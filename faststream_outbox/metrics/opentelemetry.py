@@ -13,11 +13,11 @@ from faststream.opentelemetry.consts import ERROR_TYPE, MESSAGING_DESTINATION_PU
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, MeterProvider, Observation
 
+from faststream_outbox._internal.metrics.recorder import Recorder, Status, Tags
+from faststream_outbox._internal.metrics.sample import Reading
+from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
+from faststream_outbox._internal.metrics.series import ALL_SERIES, Series
 from faststream_outbox.errors import InvalidOptionType
-from faststream_outbox.metrics.recorder import Recorder, Status, Tags
-from faststream_outbox.metrics.sample import Reading
-from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox.metrics.series import ALL_SERIES, Series
 
 __all__ = ["OpenTelemetryRecorder"]
 

@@ -14,12 +14,12 @@ from faststream.prometheus.manager import MetricsManager
 from faststream.prometheus.types import ProcessingStatus, PublishingStatus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from faststream_outbox._internal.metrics.recorder import Recorder, Status, Tags
+from faststream_outbox._internal.metrics.sample import Reading
+from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
+from faststream_outbox._internal.metrics.series import ALL_SERIES, Series
+from faststream_outbox._internal.options import check_text
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
-from faststream_outbox.metrics.recorder import Recorder, Status, Tags
-from faststream_outbox.metrics.sample import Reading
-from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox.metrics.series import ALL_SERIES, Series
-from faststream_outbox.options import check_text
 
 __all__ = ["PrometheusRecorder"]
 

@@ -4,9 +4,22 @@
 moves past it, only after the other broker has confirmed it. In order per key, parallel across keys.
 """
 
-from faststream_outbox.relay.message import RelayMessage
-from faststream_outbox.relay.relay import Relay
-from faststream_outbox.relay.status import RelayStatus
-from faststream_outbox.relay.transport import Refused, Result, Sent, Transport, Unavailable
+from faststream_outbox._internal.relay.message import RelayMessage
+from faststream_outbox._internal.relay.relay import Relay
+from faststream_outbox._internal.relay.status import RelayStatus
+from faststream_outbox._internal.relay.transport import Refused, Result, Sent, Transport, Unavailable
+from faststream_outbox._internal.relay.uri import address_of
+from faststream_outbox.relay.sqs import SqsTransport
 
-__all__ = ["Refused", "Relay", "RelayMessage", "RelayStatus", "Result", "Sent", "Transport", "Unavailable"]
+__all__ = [
+    "Refused",
+    "Relay",
+    "RelayMessage",
+    "RelayStatus",
+    "Result",
+    "Sent",
+    "SqsTransport",
+    "Transport",
+    "Unavailable",
+    "address_of",
+]

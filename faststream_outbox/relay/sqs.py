@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+from faststream_outbox._internal.relay.message import CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, REPLY_TO, RelayMessage
+from faststream_outbox._internal.relay.transport import SENT, Refused, Result, Unavailable
+from faststream_outbox._internal.relay.uri import address_of, scheme_of
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.relay.message import CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, REPLY_TO, RelayMessage
-from faststream_outbox.relay.transport import SENT, Refused, Result, Unavailable
-from faststream_outbox.relay.uri import address_of, scheme_of
+
+__all__ = ["SqsTransport"]
 
 MOST_ENTRIES = 10
 MOST_BYTES = 262_144

@@ -7,18 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from faststream_outbox.memory.client import FakeOutboxClient
-    from faststream_outbox.memory.sessions import fake_session, fake_sync_session
-    from faststream_outbox.testing.broker import TestOutboxBroker
+    from faststream_outbox._internal.memory.client import FakeOutboxClient
+    from faststream_outbox._internal.memory.sessions import fake_session, fake_sync_session
+    from faststream_outbox._internal.testing.broker import TestOutboxBroker
+    from faststream_outbox.testing.postgres import PostgresServer
 
 _HOMES = {
-    "FakeOutboxClient": "memory.client",
-    "TestOutboxBroker": "testing.broker",
-    "fake_session": "memory.sessions",
-    "fake_sync_session": "memory.sessions",
+    "FakeOutboxClient": "_internal.memory.client",
+    "PostgresServer": "testing.postgres",
+    "TestOutboxBroker": "_internal.testing.broker",
+    "fake_session": "_internal.memory.sessions",
+    "fake_sync_session": "_internal.memory.sessions",
 }
 
-__all__ = ["FakeOutboxClient", "TestOutboxBroker", "fake_session", "fake_sync_session"]
+__all__ = ["FakeOutboxClient", "PostgresServer", "TestOutboxBroker", "fake_session", "fake_sync_session"]
 
 
 def __getattr__(name: str) -> Any:

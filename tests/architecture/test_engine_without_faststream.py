@@ -6,12 +6,11 @@ import sys
 
 import pytest
 
-import faststream_outbox
+from faststream_outbox import _internal
 
 ENGINES = {
     "doctor",
     "envelope",
-    "errors",
     "events",
     "log",
     "memory",
@@ -46,8 +45,8 @@ for name in sys.argv[1:]:
 
 @pytest.mark.slow
 def test_engines_import_without_faststream() -> None:
-    found = {module.name for module in pkgutil.iter_modules(faststream_outbox.__path__)}
+    found = {module.name for module in pkgutil.iter_modules(_internal.__path__)}
     assert found >= ENGINES
-    names = [f"faststream_outbox.{name}" for name in sorted(ENGINES)]
+    names = [f"faststream_outbox._internal.{name}" for name in sorted(ENGINES)]
     run = subprocess.run([sys.executable, "-c", SCRIPT, *names], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NO_CIRCLES = "No circles"
+PUBLIC = "What is public stands on what is not"
 LINTER = Path(sys.executable).with_name("lint-imports")
 
 
@@ -20,36 +21,42 @@ def lint(root: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     [
-        ("errors.py", "import faststream_outbox.schema", "Arrows point down only"),
-        ("unplaced.py", "", "Arrows point down only"),
-        ("log/sharing/spans.py", "from faststream_outbox.log.sharing import leases", NO_CIRCLES),
-        ("log/client.py", "def late(): from faststream_outbox.log import reader", NO_CIRCLES),
-        ("log/tail.py", "if TYPE_CHECKING: from faststream_outbox.log import client", NO_CIRCLES),
-        ("schema/__init__.py", "import faststream", "The engines do not know FastStream"),
+        ("errors.py", "import faststream_outbox._internal.schema", PUBLIC),
+        ("unplaced.py", "", PUBLIC),
+        ("_internal/unplaced.py", "", "Arrows point down only"),
+        ("_internal/sql/__init__.py", "import faststream_outbox.queue", PUBLIC),
+        ("_internal/log/sharing/spans.py", "from faststream_outbox._internal.log.sharing import leases", NO_CIRCLES),
+        ("_internal/log/client.py", "def late(): from faststream_outbox._internal.log import reader", NO_CIRCLES),
+        ("_internal/log/tail.py", "if TYPE_CHECKING: from faststream_outbox._internal.log import client", NO_CIRCLES),
+        ("_internal/schema/__init__.py", "import faststream", "The engines do not know FastStream"),
         (
-            "testing/__init__.py",
+            "_internal/testing/__init__.py",
             "from faststream._internal import types",
             "FastStream's private modules come in through one door",
         ),
-        ("memory/rows.py", "import faststream", "The engines do not know FastStream"),
-        ("memory/rows.py", "import faststream_outbox.broker.backend", "Arrows point down only"),
-        ("broker/config.py", "import faststream_outbox.broker.producer", NO_CIRCLES),
+        ("_internal/memory/rows.py", "import faststream", "The engines do not know FastStream"),
+        ("_internal/memory/rows.py", "import faststream_outbox._internal.broker.backend", "Arrows point down only"),
+        ("_internal/broker/config.py", "import faststream_outbox._internal.broker.producer", NO_CIRCLES),
         (
-            "broker/middlewares.py",
-            "if TYPE_CHECKING:\n    from faststream_outbox.broker.subscriber import OutboxSubscriber",
-            NO_CIRCLES,
-        ),
-        ("memory/log.py", "def late() -> None:\n    import faststream_outbox.memory.reader", NO_CIRCLES),
-        ("testing/immediate.py", "import faststream_outbox.testing.producer", NO_CIRCLES),
-        ("queue/claim.py", "from faststream_outbox.queue.worker import Worker", NO_CIRCLES),
-        (
-            "queue/options.py",
-            "if TYPE_CHECKING:\n    from faststream_outbox.queue.worker import Worker",
+            "_internal/broker/middlewares.py",
+            "if TYPE_CHECKING:\n    from faststream_outbox._internal.broker.subscriber import OutboxSubscriber",
             NO_CIRCLES,
         ),
         (
-            "queue/planning/keys.py",
-            "def late() -> None:\n    from faststream_outbox.queue.planning.claim_plan import ClaimPlan",
+            "_internal/memory/log.py",
+            "def late() -> None:\n    import faststream_outbox._internal.memory.reader",
+            NO_CIRCLES,
+        ),
+        ("_internal/testing/immediate.py", "import faststream_outbox._internal.testing.producer", NO_CIRCLES),
+        ("_internal/queue/claim.py", "from faststream_outbox._internal.queue.worker import Worker", NO_CIRCLES),
+        (
+            "_internal/queue/options.py",
+            "if TYPE_CHECKING:\n    from faststream_outbox._internal.queue.worker import Worker",
+            NO_CIRCLES,
+        ),
+        (
+            "_internal/queue/planning/keys.py",
+            "def late() -> None:\n    from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan",
             NO_CIRCLES,
         ),
     ],

@@ -4,6 +4,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "faststream_outbox"
+HOMES = [PACKAGE / "_internal", PACKAGE]
 PURPOSES = {
     "architecture": "rules for the whole repository",
     "bench": "the benchmarks measure what they say",
@@ -27,7 +28,8 @@ def namesakes(file: Path) -> list[Path]:
     """What `file` may be named after: a module of the package, or a tool of the tests that it tests itself."""
     folder, name = file.parent.relative_to(TESTS), file.stem.removeprefix("test_")
     package = "__init__" if name == folder.name else f"_{name}"
-    return [PACKAGE / folder / f"{name}.py", PACKAGE / folder / f"{package}.py", file.with_name(f"{name}.py")]
+    ours = [home / folder / f"{stem}.py" for home in HOMES for stem in (name, package)]
+    return [*ours, file.with_name(f"{name}.py")]
 
 
 def test_every_test_file_has_a_namesake_or_a_purpose() -> None:

@@ -1,10 +1,10 @@
-"""SQL stands in `faststream_outbox/sql/*.sql`; the few places that cannot have it there are known by name."""
+"""SQL stands in `faststream_outbox/_internal/sql/*.sql`; the few places that cannot have it there are known by name."""
 
 import ast
 import re
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "faststream_outbox"
+PACKAGE = Path(__file__).parents[2] / "faststream_outbox" / "_internal"
 ELSEWHERE = {
     "doctor/repairs.py": "commands that repair, to be pasted",
     "log/admin/partitions.py": "the DDL of partitions",

@@ -12,7 +12,7 @@ from bench.relay_scenarios import IN_FLIGHT, SCENARIOS
 from bench.scenario import Scenario
 from bench.scenarios import left_out, scenarios
 from bench.table import facts_of
-from faststream_outbox.relay.options import RelayOptions
+from faststream_outbox._internal.relay.options import RelayOptions
 from tests.servers.nats_server import NatsServer
 
 pytestmark = pytest.mark.slow

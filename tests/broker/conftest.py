@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import BigInteger, Column, Engine, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from tests.broker.effects import EffectsShop
 from tests.broker.topics.stage import Stage
 from tests.tables import all_existing, existing

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.events.types import Died, Handled, Retried
+from faststream_outbox._internal.events.types import Died, Handled, Retried
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

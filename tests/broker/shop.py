@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from sqlalchemy import BigInteger, Column, MetaData, Table, Text, insert
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.broker import OutboxBroker as Broker
 from faststream_outbox.broker import OutboxResponse
 from faststream_outbox.broker import OutboxRouter as HandlerRouter
@@ -23,7 +24,6 @@ from faststream_outbox.fastapi import (
     OutboxProducer,
     OutboxSession,
 )
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 
 orders = Table("orders", MetaData(), Column("id", BigInteger, primary_key=True), Column("item", Text))
 

@@ -8,10 +8,10 @@ from faststream.exceptions import IncorrectState
 from sqlalchemy import Table
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.broker.backend import replaced
-from faststream_outbox.broker.config import OutboxBrokerConfig
-from faststream_outbox.memory.client import FakeOutboxClient
-from faststream_outbox.testing.backend import MemoryBackend
+from faststream_outbox._internal.broker.backend import replaced
+from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.memory.client import FakeOutboxClient
+from faststream_outbox._internal.testing.backend import MemoryBackend
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, OutboxResponse, TestOutboxBroker
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
-from faststream_outbox.broker.producer import SessionRequired
+from faststream_outbox.errors import SessionRequired
 from faststream_outbox.schema import make_outbox_table
 from faststream_outbox.testing import fake_session
 from tests.broker.conformance.ways import Seen

@@ -7,7 +7,7 @@ from sqlalchemy import URL, Engine, Table, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.broker import engine as engines
+from faststream_outbox._internal.broker import engine as engines
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from tests.broker.conformance.ways import Seen
 from tests.waiting import eventually

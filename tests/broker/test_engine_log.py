@@ -9,7 +9,7 @@ from sqlalchemy import Engine, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from tests.waiting import eventually
 
 QUEUE_ROLES = {"scan", "watch"}

@@ -10,8 +10,8 @@ from faststream.response import BatchPublishCommand
 from faststream.specification.schema import BrokerSpec, PublisherSpec, SubscriberSpec
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker
-from faststream_outbox.broker import _faststream as private
-from faststream_outbox.broker.parser import OutboxBatchParser
+from faststream_outbox._internal.broker import _faststream as private
+from faststream_outbox._internal.broker.parser import OutboxBatchParser
 from tests.cases import each
 
 
@@ -117,7 +117,7 @@ def test_test_broker_is_found_for_the_broker() -> None:
 
 
 def test_pipeline_is_faststreams_own() -> None:
-    from faststream_outbox.broker.subscriber import OutboxSubscriber
+    from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
 
     ours = vars(OutboxSubscriber)
     assert [name for name in ("consume", "process_message", "_build_fastdepends_model") if name in ours] == []

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from faststream.message import AckStatus
 
-from faststream_outbox.broker.message import OutboxBatchMessage
-from faststream_outbox.broker.parser import OutboxBatchParser
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.message import OutboxMessage
-from faststream_outbox.memory.log import MemoryLog
-from faststream_outbox.outcomes.outcome import DONE, Dead, Retry
+from faststream_outbox._internal.broker.message import OutboxBatchMessage
+from faststream_outbox._internal.broker.parser import OutboxBatchParser
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.message import OutboxMessage
+from faststream_outbox._internal.memory.log import MemoryLog
+from faststream_outbox._internal.outcomes.outcome import DONE, Dead, Retry
 
 
 @pytest.fixture

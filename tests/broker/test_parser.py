@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from faststream.message import StreamMessage, decode_message
 
-from faststream_outbox.broker.parser import decoded
+from faststream_outbox._internal.broker.parser import decoded
 from tests.cases import each
 
 TYPES = ["application/json", "application/json; charset=utf-8", "text/plain", "application/octet-stream", "", None]

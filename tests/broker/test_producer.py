@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from faststream_outbox.broker.producer import alike, envelope
-from faststream_outbox.broker.response import OutboxPublishCommand
-from faststream_outbox.envelope import Envelope, checked, plain
+from faststream_outbox._internal.broker.producer import alike, envelope
+from faststream_outbox._internal.broker.response import OutboxPublishCommand
+from faststream_outbox._internal.envelope import Envelope, checked, plain
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from tests.cases import each
 

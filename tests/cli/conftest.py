@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, Engine
 
-from faststream_outbox.cli import asking
+from faststream_outbox._internal.cli import asking
 from tests.cli.stage import Stage
 from tests.tables import all_existing
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from typer.testing import CliRunner
 
 from faststream_outbox import Envelope, NoRetry
-from faststream_outbox.cli.app import app
+from faststream_outbox._internal.cli.app import app
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import make_dlq_table, make_inbox_table, make_outbox_table

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from faststream_outbox import errors
-from faststream_outbox.cli.exits import Exit, Refusal
-from faststream_outbox.cli.faults import fault_of
+from faststream_outbox._internal.cli.exits import Exit, Refusal
+from faststream_outbox._internal.cli.faults import fault_of
 from tests.cases import case
 
 

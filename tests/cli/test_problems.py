@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from faststream_outbox.cli.commands.tail import changed
-from faststream_outbox.cli.printing import plain
-from faststream_outbox.cli.problems import Limits, problems
-from faststream_outbox.cli.views.changes import change_lines
-from faststream_outbox.cli.views.queues import group_grid, queue_grid
-from faststream_outbox.log.admin.groups import GroupStatus
+from faststream_outbox._internal.cli.commands.tail import changed
+from faststream_outbox._internal.cli.printing import plain
+from faststream_outbox._internal.cli.problems import Limits, problems
+from faststream_outbox._internal.cli.views.changes import change_lines
+from faststream_outbox._internal.cli.views.queues import group_grid, queue_grid
+from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox.overview import QueueStatus
 from tests.cases import case
 

@@ -10,11 +10,11 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.cli import shown
-from faststream_outbox.cli.blocks import Block, Body, Facts, Grid, Marked, Quoted, Said
-from faststream_outbox.cli.moments import parse_length, parse_moment
-from faststream_outbox.cli.printing import plain
-from faststream_outbox.reindented import compact, is_json, reindented
+from faststream_outbox._internal.cli import shown
+from faststream_outbox._internal.cli.blocks import Block, Body, Facts, Grid, Marked, Quoted, Said
+from faststream_outbox._internal.cli.moments import parse_length, parse_moment
+from faststream_outbox._internal.cli.printing import plain
+from faststream_outbox._internal.reindented import compact, is_json, reindented
 from tests.cases import case
 
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

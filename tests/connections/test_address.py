@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.connections.address import Address
+from faststream_outbox._internal.connections.address import Address
 from faststream_outbox.errors import InvalidOption
 from tests.cases import each
 

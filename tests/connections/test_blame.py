@@ -2,7 +2,7 @@
 
 import pytest
 
-from faststream_outbox.connections.blame import is_bad_line, may_be_of_one
+from faststream_outbox._internal.connections.blame import is_bad_line, may_be_of_one
 
 
 class Refused(Exception):

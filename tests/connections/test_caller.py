@@ -9,8 +9,8 @@ from sqlalchemy import URL, Engine, Table, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from faststream_outbox.connections.caller import caller_connection
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.connections.caller import caller_connection
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import UnsupportedSession
 from faststream_outbox.publish import cancel_timer, publish, publish_sync
 from tests.publish.ways import plain

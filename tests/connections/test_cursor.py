@@ -11,8 +11,8 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from faststream_outbox.connections import cursor
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.connections import cursor
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import make_outbox_table
 from tests.publish.conftest import Rows, rows

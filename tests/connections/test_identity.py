@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.connections.identity import (
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.identity import (
     MOST_BYTES,
     ConnectionName,
     Identity,

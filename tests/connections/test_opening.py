@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import URL, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.connections.opening import connected
+from faststream_outbox._internal.connections.opening import connected
 from tests.connections.test_dedicated import backends
 from tests.waiting import eventually
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, ExponentialRetry, LinearRetry, NoRetry, OutboxBroker
-from faststream_outbox.outcomes.retry import _RetryStrategyTemplate
+from faststream_outbox._internal.outcomes.retry import _RetryStrategyTemplate
 from tests.contract.outside import Outside
 from tests.contract.running import run
 from tests.waiting import eventually

@@ -13,9 +13,8 @@ from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from faststream_outbox import OutboxBroker, annotations
-from faststream_outbox.broker import OutboxMessage
-from faststream_outbox.broker.producer import OutboxProducer
-from faststream_outbox.events.types import Claimed
+from faststream_outbox.broker import OutboxMessage, OutboxProducer
+from faststream_outbox.events import Claimed
 from faststream_outbox.queue import OutboxClient
 from tests.contract.outside import Outside
 from tests.contract.running import run

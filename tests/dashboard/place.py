@@ -9,13 +9,13 @@ from sqlalchemy import Engine, MetaData, Table, func, insert, select, text, upda
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import NoRetry, make_dlq_table, make_outbox_table
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.queue.admin.pause import paused
+from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.dashboard import Dashboard, make_dashboard
-from faststream_outbox.envelope import Envelope
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.publish import publish
-from faststream_outbox.queue.admin.pause import paused
-from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.schema.log_tables import LogTables
 
 
 @dataclass(frozen=True, slots=True)

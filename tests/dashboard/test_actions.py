@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.dashboard.actions import READING, TIME_LIMITS
 from faststream_outbox.dashboard import Action, Audit, hide_fields
-from faststream_outbox.dashboard.actions import READING, TIME_LIMITS
 from tests.cases import case
 from tests.dashboard.place import Place
 from tests.dashboard.visitor import Visitor, visiting
@@ -225,7 +225,7 @@ async def test_who_may_not_read_bodies_may_not_edit_them(place: Place) -> None:
 
 
 async def test_action_that_takes_too_long_is_stopped_and_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.dashboard.dashboard.TIME_LIMITS", dict.fromkeys(Action, 0.5))
+    monkeypatch.setattr("faststream_outbox._internal.dashboard.dashboard.TIME_LIMITS", dict.fromkeys(Action, 0.5))
     async with visiting(place.dashboard()) as visitor:
         form = await edit_form(visitor, place)
         async with place.engine.begin() as holder:

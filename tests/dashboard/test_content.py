@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.dashboard.content import LONGEST, Content, decoded, hide_fields, pretty, shown
+from faststream_outbox._internal.dashboard.content import LONGEST, Content, decoded, hide_fields, pretty, shown
 from tests.cases import each
 
 

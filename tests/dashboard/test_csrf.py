@@ -1,6 +1,6 @@
 """Forms that pages of ours sent, and others."""
 
-from faststream_outbox.dashboard.csrf import new_token, refusal
+from faststream_outbox._internal.dashboard.csrf import new_token, refusal
 from tests.cases import each
 from tests.dashboard.test_auth import request
 

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
+from faststream_outbox._internal.dashboard.content import Content
+from faststream_outbox._internal.dashboard.editing import LARGEST, draft, new_body, new_headers, version_of
+from faststream_outbox._internal.queue.admin.dead_letters import DeadLetter
 from faststream_outbox.dashboard import hide_fields
-from faststream_outbox.dashboard.content import Content
-from faststream_outbox.dashboard.editing import LARGEST, draft, new_body, new_headers, version_of
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.queue.admin.dead_letters import DeadLetter
 from tests.cases import case
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from faststream_outbox.dashboard.history import LENGTH, MOST_FOLLOWED, History, Sample
-from faststream_outbox.dashboard.sparkline import sparkline
+from faststream_outbox._internal.dashboard.history import LENGTH, MOST_FOLLOWED, History, Sample
+from faststream_outbox._internal.dashboard.sparkline import sparkline
 from faststream_outbox.overview import QueueStatus, Rates
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -9,13 +9,13 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker, make_dlq_table, make_outbox_table
+from faststream_outbox._internal.dashboard.guard import Refused
+from faststream_outbox._internal.dashboard.screens.message import trace_address, wanted
+from faststream_outbox._internal.dashboard.selecting import MOST_IDS, chosen
+from faststream_outbox._internal.dashboard.serve import address_of, check_host
+from faststream_outbox._internal.queue.admin.dead_letters import Selection
 from faststream_outbox.dashboard import BasicAuth, make_dashboard, serve
-from faststream_outbox.dashboard.guard import Refused
-from faststream_outbox.dashboard.screens.message import trace_address, wanted
-from faststream_outbox.dashboard.selecting import MOST_IDS, chosen
-from faststream_outbox.dashboard.serve import address_of, check_host
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
-from faststream_outbox.queue.admin.dead_letters import Selection
 from tests.cases import each
 
 ENGINE = create_async_engine("postgresql+asyncpg://localhost/nowhere")

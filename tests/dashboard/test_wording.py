@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
 
-from faststream_outbox.dashboard.wording import (
+from faststream_outbox._internal.dashboard.wording import (
     ago,
     anchor,
     counted,

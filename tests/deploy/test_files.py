@@ -15,10 +15,10 @@ from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from typer.testing import CliRunner
 
-from faststream_outbox.cli.app import app
+from faststream_outbox._internal.cli.app import app
+from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
+from faststream_outbox._internal.metrics.series import ALL_SERIES
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
-from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox.metrics.series import ALL_SERIES
 from tests.cases import each
 from tests.docs.pages import ROOT
 

@@ -6,7 +6,8 @@ import tomllib
 from tests.cases import each
 from tests.docs.pages import ROOT, text_of
 
-PACKAGE = ROOT / "faststream_outbox"
+PUBLIC = ROOT / "faststream_outbox"
+PACKAGE = PUBLIC / "_internal"
 PAGE = "ARCHITECTURE.md"
 NAMED = sorted(set(re.findall(r"`([\w./*]+\.(?:py|md|sql|toml))(?:: ([\w.]+))?`", text_of(PAGE))))
 FOLDERS = re.findall(r"^\| `([\w/]+/)` \| (.+) \|$", text_of(PAGE), re.MULTILINE)
@@ -14,7 +15,7 @@ FOLDERS = re.findall(r"^\| `([\w/]+/)` \| (.+) \|$", text_of(PAGE), re.MULTILINE
 
 def test_it_draws_the_layers_that_exist() -> None:
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in linter["contracts"][0]["layers"]]
+    layers = [[name.strip(" ()") for name in layer.split("|")] for layer in linter["contracts"][1]["layers"]]
     there = [
         [name for name in layer if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()] for layer in layers
     ]
@@ -24,7 +25,7 @@ def test_it_draws_the_layers_that_exist() -> None:
 
 @each(("file", "name"), NAMED)
 def test_files_and_functions_that_it_names_exist(file: str, name: str) -> None:
-    found = [*PACKAGE.glob(file), *ROOT.glob(file)]
+    found = [*PACKAGE.glob(file), *PUBLIC.glob(file), *ROOT.glob(file)]
     assert found
     for part in name.split(".") if name else ():
         assert re.search(rf"^\s*(async )?(def|class) {part}\b", found[0].read_text(), re.MULTILINE), part

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from faststream_outbox import Envelope
-from faststream_outbox.cli.app import app
-from faststream_outbox.cli.exits import Exit
+from faststream_outbox._internal.cli.app import app
+from faststream_outbox._internal.cli.exits import Exit
 from tests.cli.conftest import stage
 from tests.cli.stage import Stage
 from tests.docs.pages import ROOT, Part, parts, rows, text_of

@@ -2,8 +2,8 @@
 
 from dataclasses import fields
 
+from faststream_outbox._internal.doctor.checks import CHECKS
 from faststream_outbox.doctor import Finding, Limits
-from faststream_outbox.doctor.checks import CHECKS
 from tests.docs.pages import names, rows
 
 PAGE = "docs/doctor.md"

@@ -3,7 +3,7 @@
 import inspect
 
 from faststream_outbox import ConstantRetry, ExponentialRetry, LinearRetry, NoRetry
-from faststream_outbox.outcomes.retry import DEFAULT_RETRY
+from faststream_outbox._internal.outcomes.retry import DEFAULT_RETRY
 from tests.docs.pages import names, rows, text_of
 
 PAGE = "docs/failures.md"

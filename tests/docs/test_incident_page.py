@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import MetaData, create_engine, text
 from typer.testing import CliRunner
 
-from faststream_outbox.cli.app import app
+from faststream_outbox._internal.cli.app import app
 from faststream_outbox.schema import make_dlq_table, make_outbox_table, outbox_autovacuum_ddl
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.docs import alerting

@@ -2,14 +2,14 @@
 
 from prometheus_client import CollectorRegistry
 
-from faststream_outbox.metrics.bounds import MOST_VALUES
+from faststream_outbox._internal.metrics.bounds import MOST_VALUES
+from faststream_outbox._internal.metrics.sample import MOST_NAMES
+from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
+from faststream_outbox._internal.metrics.sampler import PATIENCE, TRY_SECONDS
+from faststream_outbox._internal.metrics.series import ALL_SERIES, Series
+from faststream_outbox._internal.overview.lanes import MOST
+from faststream_outbox._internal.overview.overview import TIMEOUT
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
-from faststream_outbox.metrics.sample import MOST_NAMES
-from faststream_outbox.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox.metrics.sampler import PATIENCE, TRY_SECONDS
-from faststream_outbox.metrics.series import ALL_SERIES, Series
-from faststream_outbox.overview.lanes import MOST
-from faststream_outbox.overview.overview import TIMEOUT
 from tests.cases import each
 from tests.docs.pages import names, rows, text_of
 

@@ -3,7 +3,7 @@
 import json
 
 from bench.budgets import BASELINE
-from faststream_outbox.log.sharing import slots
+from faststream_outbox._internal.log.sharing import slots
 from tests.docs.pages import ROOT, parts, rows, text_of
 
 PAGE = "docs/scaling.md"

@@ -15,9 +15,9 @@ from sqlalchemy import MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, make_dlq_table, make_inbox_table, make_outbox_table
+from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.doctor import Doctor, Finding, Limits
 from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.schema.log_tables import LogTables
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.publish.ways import plain
 from tests.waiting import eventually, eventually_sync

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from faststream_outbox.doctor.connections import judge_connections, judge_pooler
-from faststream_outbox.doctor.limits import Limits
-from faststream_outbox.doctor.processes import Workers
-from faststream_outbox.sql.doctor_rows import BudgetRow, ServerRow
+from faststream_outbox._internal.doctor.connections import judge_connections, judge_pooler
+from faststream_outbox._internal.doctor.limits import Limits
+from faststream_outbox._internal.doctor.processes import Workers
+from faststream_outbox._internal.sql.doctor_rows import BudgetRow, ServerRow
 from tests.doctor.clinic import Clinic
 from tests.pgbouncer.pooler import pooled
 

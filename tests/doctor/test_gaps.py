@@ -2,9 +2,9 @@
 
 import pytest
 
-from faststream_outbox.doctor.gaps import judge_gaps
+from faststream_outbox._internal.doctor.gaps import judge_gaps
+from faststream_outbox._internal.sql.overview_log_rows import OpenGap
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.sql.overview_log_rows import OpenGap
 from tests.doctor.clinic import Clinic
 
 SOON = {"gap_seconds": 0.0}

@@ -1,7 +1,7 @@
 """Who counts as a worker of ours: one way to read names, and no look-alikes."""
 
-from faststream_outbox.connections.identity import ConnectionName
-from faststream_outbox.doctor.processes import Workers, counted_workers
+from faststream_outbox._internal.connections.identity import ConnectionName
+from faststream_outbox._internal.doctor.processes import Workers, counted_workers
 from tests.doctor.clinic import Clinic
 
 

@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
-from faststream_outbox.doctor.schema import judge_indexes
-from faststream_outbox.sql.doctor_rows import IndexRow
+from faststream_outbox._internal.doctor.schema import judge_indexes
+from faststream_outbox._internal.sql.doctor_rows import IndexRow
 from tests.doctor.clinic import Clinic
 
 INDEX = IndexRow(

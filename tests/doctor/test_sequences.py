@@ -3,10 +3,10 @@
 import pytest
 
 from faststream_outbox import Envelope
-from faststream_outbox.doctor.sequences import judge_ids
+from faststream_outbox._internal.doctor.sequences import judge_ids
+from faststream_outbox._internal.sql.doctor_rows import DrawnRow
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.publish import publish
-from faststream_outbox.sql.doctor_rows import DrawnRow
 from tests.doctor.clinic import Clinic
 
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from faststream_outbox.doctor.server import judge_clock, judge_rights, judge_server
-from faststream_outbox.sql.doctor_rows import ServerRow
+from faststream_outbox._internal.doctor.server import judge_clock, judge_rights, judge_server
+from faststream_outbox._internal.sql.doctor_rows import ServerRow
 from tests.doctor.clinic import Clinic
 from tests.waiting import eventually
 

@@ -3,9 +3,9 @@
 import psycopg
 import pytest
 
-from faststream_outbox.doctor.limits import Limits
-from faststream_outbox.doctor.snapshots import judge_slots, judge_standbys
-from faststream_outbox.sql.doctor_rows import FeedbackRow, SlotRow
+from faststream_outbox._internal.doctor.limits import Limits
+from faststream_outbox._internal.doctor.snapshots import judge_slots, judge_standbys
+from faststream_outbox._internal.sql.doctor_rows import FeedbackRow, SlotRow
 from tests.doctor.clinic import Clinic
 from tests.waiting import eventually
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from faststream_outbox.doctor.limits import Limits
-from faststream_outbox.doctor.vacuum import judge_dead_rows, judge_wraparound
-from faststream_outbox.sql.doctor_rows import RelationRow, SettingRow
+from faststream_outbox._internal.doctor.limits import Limits
+from faststream_outbox._internal.doctor.vacuum import judge_dead_rows, judge_wraparound
+from faststream_outbox._internal.sql.doctor_rows import RelationRow, SettingRow
 from tests.doctor.clinic import Clinic
 from tests.waiting import eventually
 

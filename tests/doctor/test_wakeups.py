@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from faststream_outbox.doctor.limits import Limits
-from faststream_outbox.doctor.wakeups import judge_notifications
-from faststream_outbox.sql.doctor_rows import NotificationsRow
+from faststream_outbox._internal.doctor.limits import Limits
+from faststream_outbox._internal.doctor.wakeups import judge_notifications
+from faststream_outbox._internal.sql.doctor_rows import NotificationsRow
 from tests.doctor.clinic import Clinic
 
 WORKER = "outbox 0a1b2c3d {role} host/12"

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.events import Events, event_log
-from faststream_outbox.events.event_log import end_of, extra_of, trouble_of, write_event_log
-from faststream_outbox.events.lines import Noteworthy
+from faststream_outbox._internal.events import event_log
+from faststream_outbox._internal.events.event_log import end_of, extra_of, trouble_of, write_event_log
+from faststream_outbox._internal.events.lines import Noteworthy
+from faststream_outbox.events import Events
 from tests.cases import case, each
 from tests.events.samples import SAMPLES
 

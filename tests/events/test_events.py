@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.events.event_log import write_event_log
+from faststream_outbox._internal.events.types import (
+    Claimed,
+    ConnectionLost,
+    ListenerDeaf,
+    ListenerReady,
+    LoopCrashed,
+    Published,
+)
 from faststream_outbox.events import Event, Events
-from faststream_outbox.events.event_log import write_event_log
-from faststream_outbox.events.types import Claimed, ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed, Published
 from tests.events.samples import ERROR, SAMPLES
 
 READY, DEAF = ListenerReady("channel"), ListenerDeaf("channel")

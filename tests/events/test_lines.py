@@ -9,17 +9,17 @@ import pytest
 from sqlalchemy import URL, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from faststream_outbox.connections.address import Address
+from faststream_outbox._internal.connections.address import Address
+from faststream_outbox._internal.events.event_log import write_event_log
+from faststream_outbox._internal.events.lines import Noteworthy
+from faststream_outbox._internal.events.types import HookFailed, ListenerLost, ListenerReady, OutcomeRefused
+from faststream_outbox._internal.outcomes.failure import described
+from faststream_outbox._internal.schema.check import _refuse
+from faststream_outbox._internal.schema.compare import Difference
+from faststream_outbox._internal.schema.line import one_line
+from faststream_outbox._internal.sql.secrets import said
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 from faststream_outbox.events import Events
-from faststream_outbox.events.event_log import write_event_log
-from faststream_outbox.events.lines import Noteworthy
-from faststream_outbox.events.types import HookFailed, ListenerLost, ListenerReady, OutcomeRefused
-from faststream_outbox.outcomes.failure import described
-from faststream_outbox.schema.check import _refuse
-from faststream_outbox.schema.compare import Difference
-from faststream_outbox.schema.line import one_line
-from faststream_outbox.sql.secrets import said
 from tests.cases import case, each
 from tests.events.samples import SAMPLES
 

@@ -3,8 +3,8 @@
 from typing import Any, get_args
 
 from faststream_outbox import events
+from faststream_outbox._internal.events.recorder import Recorded, calls, record
 from faststream_outbox.events import Events
-from faststream_outbox.events.recorder import Recorded, calls, record
 from tests.cases import each
 from tests.events.samples import ERROR, OF_MESSAGE, SAMPLES
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from faststream_outbox.events.repeats import FIRST_SILENCE, LONGEST_SILENCE, MOST_KINDS, OVER_SECONDS, Repeats
+from faststream_outbox._internal.events.repeats import FIRST_SILENCE, LONGEST_SILENCE, MOST_KINDS, OVER_SECONDS, Repeats
 
 
 def times(repeats: Repeats, seconds: int, text: str = "away", begin: int = 0) -> list[int]:

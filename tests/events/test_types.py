@@ -4,9 +4,10 @@ import dataclasses
 import inspect
 from typing import Any, get_args
 
-from faststream_outbox.events import Event, far_end, types
-from faststream_outbox.events.lines import Noteworthy, Quiet, entry
-from faststream_outbox.events.recorder import Recorded
+from faststream_outbox._internal.events import far_end, types
+from faststream_outbox._internal.events.lines import Noteworthy, Quiet, entry
+from faststream_outbox._internal.events.recorder import Recorded
+from faststream_outbox.events import Event
 from tests.cases import each
 from tests.events.samples import SAMPLES
 

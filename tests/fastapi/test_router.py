@@ -15,11 +15,11 @@ from typing_extensions import Unpack
 
 from faststream_outbox import annotations
 from faststream_outbox import fastapi as shortcuts
+from faststream_outbox._internal.broker.options import PublisherOptions, SubscriberOptions
+from faststream_outbox._internal.events.types import Died, Handled
+from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox.broker import OutboxBroker
-from faststream_outbox.broker.options import PublisherOptions, SubscriberOptions
-from faststream_outbox.events.types import Died, Handled
 from faststream_outbox.fastapi import Context, OutboxMessage, OutboxRouter
-from faststream_outbox.outcomes.retry import NoRetry
 from tests.broker.asgi import running
 from tests.cases import each
 from tests.queue.witness import Witness

@@ -13,11 +13,11 @@ from sqlalchemy import MetaData, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import Names, make_outbox_table
-from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.faults.scene import Scene
 
 

@@ -18,12 +18,12 @@ from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.outcomes.outcome import DONE, SETTLED, Dead, Outcome, Retry
-from faststream_outbox.queue.asking import Asking
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.settler import Settler
-from faststream_outbox.queue.worker import Worker
+from faststream_outbox._internal.outcomes.outcome import DONE, SETTLED, Dead, Outcome, Retry
+from faststream_outbox._internal.queue.asking import Asking
+from faststream_outbox._internal.queue.claim import Claim
+from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.settler import Settler
+from faststream_outbox._internal.queue.worker import Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 
 PLAIN = "plain"

@@ -14,11 +14,11 @@ from sqlalchemy import MetaData, event, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import ConstantRetry, OutboxBroker, events
+from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
-from faststream_outbox.schema.log_tables import make_log_tables
 from tests.faults.proxy import Proxy, proxy_to
 from tests.waiting import eventually
 

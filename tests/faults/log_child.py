@@ -20,12 +20,12 @@ import asyncpg
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.events import ConnectionLost, LeaseWasLost, SlotsHeld
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.faults.child import LOST, READY, hang_at, say
 from tests.faults.log_scene import log_tables
 

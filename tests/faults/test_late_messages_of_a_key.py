@@ -15,14 +15,14 @@ import pytest
 from sqlalchemy import MetaData, Table, func
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.queue.claim import Claim
+from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.worker import Worker
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.publish import publish
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.worker import Worker
 from faststream_outbox.schema import Names, make_outbox_table
-from faststream_outbox.sql import statements
 from tests.faults.child import PLAIN
 from tests.faults.scene import Scene
 from tests.waiting import eventually

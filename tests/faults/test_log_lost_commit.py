@@ -14,9 +14,9 @@ from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
+from faststream_outbox._internal.log.transactional import TransactionalSubscriber
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.transactional import TransactionalSubscriber
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_scene import LogScene, log_tables
 from tests.waiting import eventually

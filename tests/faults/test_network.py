@@ -10,13 +10,13 @@ from sqlalchemy import MetaData, Table, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.outcomes.outcome import DONE, Outcome
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.client import OutboxClient
-from faststream_outbox.queue.worker import Worker
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.queue.claim import Claim
+from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.worker import Worker
+from faststream_outbox._internal.wakeup import listener
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
-from faststream_outbox.wakeup import listener
 from tests.faults.business import Business, Habit
 from tests.faults.child import PLAIN
 from tests.faults.proxy import Proxy, Way, proxy_to

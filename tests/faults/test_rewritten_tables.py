@@ -9,7 +9,7 @@ from sqlalchemy import MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.log import OutboxMessage
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Dead, Outcome, Selection

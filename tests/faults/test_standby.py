@@ -11,8 +11,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import Envelope, make_outbox_table
+from faststream_outbox._internal.events.types import ConnectionLost
 from faststream_outbox.errors import ConnectionUnusable
-from faststream_outbox.events.types import ConnectionLost
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.overview import Overview, fetch_unprocessed
 from faststream_outbox.publish import publish

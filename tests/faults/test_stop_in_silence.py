@@ -9,9 +9,9 @@ from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.sql import Statement
 from tests.faults.proxy import Proxy, Way, proxy_to
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually

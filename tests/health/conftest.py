@@ -7,14 +7,14 @@ from sqlalchemy import Engine, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from tests.tables import all_existing
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes its time on a busy machine is well."""
-    monkeypatch.setattr("faststream_outbox.health.readiness.ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr("faststream_outbox._internal.health.readiness.ANSWER_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.health import Health, health, progress
-from faststream_outbox.health.parts import Parts
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.health import progress
+from faststream_outbox._internal.health.parts import Parts
+from faststream_outbox._internal.schema.log_tables import LogTables
+from faststream_outbox.health import Health, health
 from faststream_outbox.log import Outbox
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.schema.log_tables import LogTables
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 

@@ -9,8 +9,9 @@ from sqlalchemy import MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker, make_outbox_table
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.health import Health, health, readiness
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.health import readiness
+from faststream_outbox.health import Health, health
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.examines

@@ -11,8 +11,8 @@ from faststream.rabbit import RabbitBroker
 from faststream.rabbit.message import RabbitMessage
 from faststream.redis import RedisBroker, StreamSub, TestRedisBroker
 
+from faststream_outbox._internal.inbox.identity import given_id, source_of
 from faststream_outbox.errors import MissingMessageId
-from faststream_outbox.inbox.identity import given_id, source_of
 from tests.inbox.conftest import Scene
 
 BROKERS: dict[str, tuple[Any, Any]] = {

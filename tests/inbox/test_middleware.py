@@ -16,9 +16,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
+from faststream_outbox._internal.inbox import trouble
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption, OutboxWarning, SessionRequired, TransactionEnded
-from faststream_outbox.inbox import trouble
 from tests.inbox.conftest import Scene
 from tests.tables import existing
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.inbox import receipts as module
+from faststream_outbox._internal.inbox.receipts import Receipts
+from faststream_outbox._internal.schema.names import Names
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.inbox import receipts as module
-from faststream_outbox.inbox.receipts import Receipts
-from faststream_outbox.schema.names import Names
 from tests.inbox.conftest import Scene
 
 

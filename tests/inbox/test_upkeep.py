@@ -5,8 +5,8 @@ from sqlalchemy import func, insert, literal, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import events
+from faststream_outbox._internal.inbox import upkeep
 from faststream_outbox.errors import SchemaMismatch
-from faststream_outbox.inbox import upkeep
 from tests.inbox.conftest import Scene
 from tests.waiting import eventually
 

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.log import Outbox
-from faststream_outbox.sql import Statement
 from tests.sql.plans import nodes
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.log import Outbox
-from faststream_outbox.sql import Statement
 
 
 class Gate:

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage, Token
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.leases import Group
 from tests.log.opened import opened
 from tests.waiting import eventually
 

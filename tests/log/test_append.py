@@ -171,7 +171,7 @@ async def test_what_cannot_be_stored_is_refused_before_any_statement(rig: LogRig
 
 
 async def test_call_that_is_too_large_is_refused(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.log.append.MAX_BODY_BYTES", 100)
+    monkeypatch.setattr("faststream_outbox._internal.log.append.MAX_BODY_BYTES", 100)
     half = OutboxMessage("k", b"x" * 60)
     async with AsyncSession(rig.engine) as session, session.begin():
         with pytest.raises(InvalidMessage, match="bytes"):

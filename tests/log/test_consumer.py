@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from faststream_outbox import events
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig, covers
 from tests.waiting import eventually
@@ -99,7 +99,7 @@ class SlowLeaving:
 async def test_members_leave_one_after_the_other_as_long_as_the_server_answers(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: float, lost: int
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.log.consumer.PATIENCE", patience)
+    monkeypatch.setattr("faststream_outbox._internal.log.consumer.PATIENCE", patience)
     failures: list[events.ConnectionLost] = []
     rig.outbox.client.events.subscribe(failures.append, events.ConnectionLost)
     members = [Running(rig.outbox, Collector()) for _ in range(12)]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import Dispatched, OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.opened import Collector, delivered, drain
 from tests.log.rig import LogRig
 

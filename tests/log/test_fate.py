@@ -4,11 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from faststream_outbox.log.deferral.blocked import Deferral
-from faststream_outbox.log.fate import Written, fate_of
-from faststream_outbox.log.sharing.spans import Cursor, Span
-from faststream_outbox.sql.log_rows import LockedSpan, StillDeferred
-from faststream_outbox.uncertain import Fate
+from faststream_outbox._internal.log.deferral.blocked import Deferral
+from faststream_outbox._internal.log.fate import Written, fate_of
+from faststream_outbox._internal.log.sharing.spans import Cursor, Span
+from faststream_outbox._internal.sql.log_rows import LockedSpan, StillDeferred
+from faststream_outbox._internal.uncertain import Fate
 
 ME, OTHER = UUID(int=1), UUID(int=2)
 BEFORE, AFTER = Cursor(3, 30), Cursor(4, 44)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.opened import delivered
 from tests.log.rig import LogRig
 from tests.waiting import eventually

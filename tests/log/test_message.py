@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from faststream_outbox._internal.log.message import checked, read_payload, unique_id
+from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.log.message import checked, read_payload, unique_id
-from faststream_outbox.log.sharing.slots import slot_of
 from tests.cases import each
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig

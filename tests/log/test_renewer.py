@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox import sql
-from faststream_outbox.log.executor import BatchRun
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.outcomes.outcome import Outcome, Retry
+from faststream_outbox._internal import sql
+from faststream_outbox._internal.log.executor import BatchRun
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.outcomes.outcome import Outcome, Retry
 from tests.log.asked import recorded
 from tests.log.rig import LogRig, gathered
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import matches
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.events import ConnectionLost
 from faststream_outbox.log import Outbox
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.sharing.slots import matches
-from faststream_outbox.log.worker import LogWorker
-from faststream_outbox.outcomes.outcome import DONE, Outcome
-from faststream_outbox.sql import Statement
 from tests.log.gate import Gate
 from tests.log.promises.test_lagging_standby import NEW, fail_over, publish
 from tests.log.rig import LogRig
@@ -128,7 +128,7 @@ async def test_members_with_nothing_to_read_cause_no_statement_for_a_tick(
 async def test_what_was_passed_over_is_written_for_all_by_one_statement(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.log.tail.PROGRESS_SECONDS", 0.2)
+    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.2)
     outbox, seen = await rig.another(), Seen()
     async with running(*idle(seen, outbox)):
         traffic = Traffic(outbox, monkeypatch)
@@ -181,7 +181,7 @@ async def test_places_that_were_passed_over_are_forgotten_with_the_server(
 
     Nobody is told of the change: no statement was under way, and the next one opens a connection.
     """
-    monkeypatch.setattr("faststream_outbox.log.tail.PROGRESS_SECONDS", 3600.0)
+    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 3600.0)
     outbox, seen, mine = await rig.another(listen=False), Seen(), Group("g", "mine")
     await publish(rig, rig.outbox, "kept", uri="mine")
     async with running(seen.worker(outbox, mine, poll_interval=3600.0)):
@@ -199,7 +199,7 @@ async def test_message_that_comes_while_places_are_written_is_handled_once(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its settle must name the place from which it moves: that is known only after the answer."""
-    monkeypatch.setattr("faststream_outbox.log.tail.PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.05)
     outbox, seen, mine = await rig.another(), Seen(), Group("g", "mine")
     async with running(seen.worker(outbox, mine)):
         answered, go_on = asyncio.Event(), asyncio.Event()
@@ -228,7 +228,7 @@ async def test_answer_that_is_lost_when_places_are_written_costs_nothing(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows where the cursor is: it is found out before the next message is handled."""
-    monkeypatch.setattr("faststream_outbox.log.tail.PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.05)
     outbox, seen, mine = await rig.another(), Seen(), Group("g", "mine")
     async with running(seen.worker(outbox, mine)):
         lost = asyncio.Event()
@@ -239,7 +239,7 @@ async def test_answer_that_is_lost_when_places_are_written_costs_nothing(
             if statement.name == "move_each" and not lost.is_set():
                 lost.set()
                 # And not again: the next try would find out.
-                monkeypatch.setattr("faststream_outbox.log.tail.PROGRESS_SECONDS", 3600.0)
+                monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 3600.0)
                 raise ConnectionError(statement.name)
             return rows
 
@@ -252,7 +252,7 @@ async def test_answer_that_is_lost_when_places_are_written_costs_nothing(
 
 @pytest.mark.slow
 async def test_member_stops_although_the_answer_does_not_come(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.log.tail.PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.05)
     outbox, seen = await rig.another(), Seen()
     worker = seen.worker(outbox, Group("g", "mine"))
     async with running(worker):

@@ -11,8 +11,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig
 from tests.waiting import eventually

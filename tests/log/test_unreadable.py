@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from faststream_outbox.log.unreadable import KEEP_SECONDS, MOST, STRIKE_SECONDS, STRIKES, Unreadable
-from faststream_outbox.sql.log_rows import ReadMessage
+from faststream_outbox._internal.log.unreadable import KEEP_SECONDS, MOST, STRIKE_SECONDS, STRIKES, Unreadable
+from faststream_outbox._internal.sql.log_rows import ReadMessage
 
 ERROR = ValueError("unreadable")
 

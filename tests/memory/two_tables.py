@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.memory.queues import MemoryQueues
-from faststream_outbox.schema.names import PAUSED, Names
-from faststream_outbox.sql import statements
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.memory.queues import MemoryQueues
+from faststream_outbox._internal.schema.names import PAUSED, Names
+from faststream_outbox._internal.sql import statements
 from tests.memory.statement_values import message, several
 
 FILES = {

@@ -7,10 +7,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
+from faststream_outbox._internal.metrics.recorder import Recorder
+from faststream_outbox._internal.metrics.series import ALL_SERIES
 from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
-from faststream_outbox.metrics.recorder import Recorder
-from faststream_outbox.metrics.series import ALL_SERIES
 from tests.metrics.meters import points
 
 SERIES = {series.name: series for series in ALL_SERIES}

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.events.recorder import record
+from faststream_outbox._internal.metrics.bounds import MOST_VALUES
 from faststream_outbox.events import (
     Abandoned,
     ChoreFailed,
@@ -54,8 +56,6 @@ from faststream_outbox.events import (
     StillRunning,
     Ticked,
 )
-from faststream_outbox.events.recorder import record
-from faststream_outbox.metrics.bounds import MOST_VALUES
 from tests.events.samples import ERROR, OF_MESSAGE, SAMPLES
 from tests.metrics.readings import SERIES, Reading
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from faststream_outbox.log.admin.groups import GroupStatus
-from faststream_outbox.metrics import sample
-from faststream_outbox.metrics.sample import Reading
+from faststream_outbox._internal.log.admin.groups import GroupStatus
+from faststream_outbox._internal.metrics import sample
+from faststream_outbox._internal.metrics.sample import Reading
 from faststream_outbox.overview import BlockedKey, GapStatus, Process, QueueStatus
 
 

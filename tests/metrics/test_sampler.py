@@ -12,15 +12,15 @@ from sqlalchemy import Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox._internal.metrics import sampler
+from faststream_outbox._internal.schema.log_tables import make_log_tables
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.events.types import ConnectionLost, ConnectionRestored
-from faststream_outbox.metrics import sampler
 from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
-from faststream_outbox.schema.log_tables import make_log_tables
-from faststream_outbox.schema.names import Names
-from faststream_outbox.sql import statements
 from tests.metrics.meters import points
 from tests.tables import all_existing
 from tests.waiting import eventually

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy import URL, Table
 
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.schema import Names
-from faststream_outbox.sql import statements
 from tests.models.explorer import walk
 from tests.models.lease_model import LeaseModel, Queue
 

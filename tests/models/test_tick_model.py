@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.log.ordering import sequencer
-from faststream_outbox.schema.log_tables import LogNames
-from faststream_outbox.sql import statements
+from faststream_outbox._internal.log.ordering import sequencer
+from faststream_outbox._internal.schema.log_tables import LogNames
+from faststream_outbox._internal.sql import statements
 from tests.log.rig import LogRig
 from tests.models.explorer import walk
 from tests.models.tick_model import Log, TickModel

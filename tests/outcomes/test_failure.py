@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.outcomes.failure import (
+from faststream_outbox._internal.outcomes.failure import (
     MAX_EXCEPTION,
     MAX_MESSAGE,
     MAX_TRACEBACK,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from faststream_outbox.outcomes.outcome import (
+from faststream_outbox._internal.outcomes.outcome import (
     DONE,
     RELEASE,
     SETTLED,
@@ -18,7 +18,7 @@ from faststream_outbox.outcomes.outcome import (
     Undecided,
     resolved,
 )
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from tests.cases import each
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -5,9 +5,9 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox._internal.overview.asking import AskingConnection
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, OutboxError, QuestionTimedOut
 from faststream_outbox.overview import Overview
-from faststream_outbox.overview.asking import AskingConnection
 from tests.connections.test_dedicated import sql
 from tests.overview.conftest import Fill
 from tests.publish.ways import plain

@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.overview import dead
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.overview import Overview, dead
+from faststream_outbox.overview import Overview
 from faststream_outbox.queue import Selection
 
 

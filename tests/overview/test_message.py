@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.overview import message
+from faststream_outbox._internal.overview.message import spoken
 from faststream_outbox.errors import QuestionTimedOut
-from faststream_outbox.overview import MessageStatus, Overview, message
-from faststream_outbox.overview.message import spoken
+from faststream_outbox.overview import MessageStatus, Overview
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker, pause
 from tests.cases import each
 from tests.overview.conftest import APART, EXPIRED, LATER, LEASED, Fill

@@ -7,14 +7,14 @@ import psycopg
 from sqlalchemy import URL, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.connections.identity import Identity
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.identity import Identity
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.overview.processes import grouped
+from faststream_outbox._internal.sql.overview_rows import ConnectionRow
 from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.leases import Group
 from faststream_outbox.overview import Overview, Process
-from faststream_outbox.overview.processes import grouped
-from faststream_outbox.sql.overview_rows import ConnectionRow
 from tests.overview.conftest import Fill
 from tests.publish.ways import plain
 

@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.overview import lanes
+from faststream_outbox._internal.overview.queues import Counts, status_of
 from faststream_outbox.errors import InvalidMessage, InvalidOption
-from faststream_outbox.overview import Overview, lanes
-from faststream_outbox.overview.queues import Counts, status_of
+from faststream_outbox.overview import Overview
 from faststream_outbox.queue import OutboxClient, pause
 from tests.overview.conftest import APART, EXPIRED, LATER, LEASED, Fill
 

@@ -3,9 +3,9 @@
 from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.overview.rates import NOTHING_YET, Rates, rates_between
+from faststream_outbox._internal.sql.overview_rows import WrittenRow
 from faststream_outbox.overview import Overview
-from faststream_outbox.overview.rates import NOTHING_YET, Rates, rates_between
-from faststream_outbox.sql.overview_rows import WrittenRow
 from tests.overview.conftest import Fill
 from tests.waiting import eventually
 

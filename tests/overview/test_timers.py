@@ -2,8 +2,9 @@
 
 import pytest
 
+from faststream_outbox._internal.overview import timers
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.overview import Overview, timers
+from faststream_outbox.overview import Overview
 from tests.overview.conftest import LATER, LEASED, Fill
 
 

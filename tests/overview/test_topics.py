@@ -10,12 +10,13 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker, make_outbox_table
+from faststream_outbox._internal.log.admin import lag
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
+from faststream_outbox._internal.overview import topics
+from faststream_outbox._internal.overview.topics import BlockedKey
 from faststream_outbox.errors import InvalidOption, UnknownName
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.admin import lag
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
-from faststream_outbox.overview import Overview, Process, topics
-from faststream_outbox.overview.topics import BlockedKey
+from faststream_outbox.overview import Overview, Process
 from tests.log.conftest import driver_rig, rig
 from tests.log.opened import Collector
 from tests.log.rig import LogRig

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import URL, Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import InvalidMessage, InvalidOption, UnsupportedSession
 from faststream_outbox.overview import fetch_unprocessed
 from faststream_outbox.publish import publish, publish_sync

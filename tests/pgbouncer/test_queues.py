@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.events.types import ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.events.types import ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from tests.connections.test_dedicated import LEVEL, PID, sql

@@ -11,7 +11,7 @@ from sqlalchemy import URL, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.events.types import ListenerDeaf, ListenerReady
+from faststream_outbox._internal.events.types import ListenerDeaf, ListenerReady
 from faststream_outbox.log import make_log_tables
 from tests.pgbouncer.conftest import SETTINGS
 from tests.pgbouncer.pooler import Pooler, pooled

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.events.types import ConnectionLost, LoopCrashed
 from faststream_outbox.events import Events
-from faststream_outbox.events.types import ConnectionLost, LoopCrashed
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.opened import Collector, ask, delivered, drain, opened, put
 from tests.pgbouncer.conftest import Left, Make

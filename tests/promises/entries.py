@@ -13,15 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 import faststream_outbox as package
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox.dashboard import BasicAuth, BearerAuth, hide_fields, make_dashboard
 from faststream_outbox.doctor import Doctor, Limits
-from faststream_outbox.envelope import Envelope
 from faststream_outbox.health import health, health_routes
 from faststream_outbox.log import Outbox, OutboxMessage, Token, slot_of
 from faststream_outbox.overview import Overview, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, cancel_timer_sync, publish, publish_sync
 from faststream_outbox.queue import Dead, DeadLetters, OutboxClient, Retry, Selection, Worker, WorkerOptions
-from faststream_outbox.schema.log_tables import make_log_tables
 from tests.promises.entry import Entry, Nowhere, Place, defaults, own
 from tests.promises.telling_entries import telling
 

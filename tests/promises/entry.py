@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox import Inbox, OutboxBroker
+from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.log import Outbox
 from faststream_outbox.overview import Overview
 from faststream_outbox.queue import DeadLetters, OutboxClient
 from faststream_outbox.relay import RelayMessage, Result
-from faststream_outbox.schema.log_tables import LogTables
 
 
 class Entry(NamedTuple):

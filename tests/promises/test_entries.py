@@ -21,8 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 import faststream_outbox as package
 from faststream_outbox import events, make_inbox_table
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from faststream_outbox.errors import OutboxError
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
 from tests.cases import case
 from tests.promises.entries import entries
 from tests.promises.entry import Entry, Place, called
@@ -171,12 +171,13 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("Action", "Audit", "User"), "tests/dashboard/test_actions.py"),
         "Content": "tests/dashboard/test_content.py",
         "Dashboard": "tests/dashboard/promises/test_addresses.py",
+        "address_of": "tests/dashboard/promises/test_door.py",
         "serve": "tests/dashboard/promises/test_door.py",
     },
     "doctor": dict.fromkeys(("JSON", "SEVERITIES", "Finding", "Severity", "worst"), "tests/doctor/test_doctor.py"),
     "events": {
         **dict.fromkeys(events.__all__, "tests/events/test_types.py"),
-        "Listener": "tests/events/test_events.py",
+        **dict.fromkeys(("Listener", "MetricsRecorder", "record"), "tests/events/test_events.py"),
     },
     "fastapi": dict.fromkeys(
         (
@@ -197,7 +198,10 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "SyncReceipt": "tests/inbox/test_sync.py",
     },
     "log": {
-        **dict.fromkeys(("Cleaned", "GroupStatus", "Lag", "SlotLag"), "tests/log/admin/test_groups.py"),
+        **dict.fromkeys(
+            ("Cleaned", "Groups", "GroupStatus", "Lag", "LogClient", "Parking", "SlotLag"),
+            "tests/log/admin/test_groups.py",
+        ),
         **dict.fromkeys(("OutboxMessage", "TopicMessage", "DuplicateMessage", "Token"), "tests/log/test_message.py"),
         **dict.fromkeys(("Delivery", "Dispatched", "Subscriber", "DeferredMessage"), "tests/log/test_dispatching.py"),
         **dict.fromkeys(("Cursor", "LogTables", "SequenceBehind"), "tests/log/ordering/test_timeline.py"),
@@ -213,7 +217,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("DONE", "RELEASE", "SETTLED", "Done", "Release", "Settled"), "tests/queue/test_settler.py"),
         **dict.fromkeys(("Claim", "Outcome", "Undecided"), "tests/queue/promises/test_hostile_rows.py"),
         **dict.fromkeys(("DeadLetter", "ErrorGroup", "Replay"), "tests/queue/admin/test_dead_letters.py"),
-        **dict.fromkeys(("NoRetry", "RetryStrategyProto"), "tests/outcomes/test_retry.py"),
+        **dict.fromkeys(("NoRetry", "NotifyMode", "RetryStrategyProto"), "tests/outcomes/test_retry.py"),
         **dict.fromkeys(("pause", "paused", "resume"), "tests/queue/admin/test_pause.py"),
     },
     "relay": {
@@ -221,12 +225,14 @@ ELSEWHERE: dict[str, dict[str, str]] = {
             ("Refused", "Relay", "Result", "Sent", "Transport", "Unavailable"), "tests/relay/test_relay.py"
         ),
         "RelayStatus": "tests/relay/test_status.py",
+        "SqsTransport": "tests/relay/test_sqs.py",
+        "address_of": "tests/relay/test_uri.py",
     },
     "schema": {
         **dict.fromkeys(("Difference", "find_differences", "validate_schema"), "tests/schema/test_check.py"),
         **dict.fromkeys(("Names", "checked_identifier"), "tests/schema/test_tables.py"),
     },
-    "testing": {},
+    "testing": {"PostgresServer": "tests/testing/test_postgres.py"},
 }
 del ELSEWHERE["events"]["Events"]
 """Public names that are no way in, such as types of answers, or whose tests are elsewhere."""
@@ -237,7 +243,6 @@ OTHERS = {
     "broker": "the same names as those of the package",
     "opentelemetry": "a middleware of FastStream's, with its options",
     "prometheus": "a middleware of FastStream's, with its options",
-    "sql": "of the package alone",
 }
 """Modules with a list of names that have no way in of their own."""
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.envelope import Envelope, checked
+from faststream_outbox._internal.envelope import Envelope, checked
+from faststream_outbox._internal.publish import rows as module
+from faststream_outbox._internal.publish.alike import Alike
+from faststream_outbox._internal.publish.put import publish_rows, publish_rows_sync
+from faststream_outbox._internal.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
-from faststream_outbox.publish import rows as module
-from faststream_outbox.publish.alike import Alike
-from faststream_outbox.publish.put import publish_rows, publish_rows_sync
-from faststream_outbox.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
 from tests.cases import each
 from tests.publish.conftest import Rows
 from tests.publish.ways import SyncWay, Way

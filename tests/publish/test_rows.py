@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.envelope import Envelope, checked
+from faststream_outbox._internal.envelope import Envelope, checked
+from faststream_outbox._internal.publish.rows import MOST_BYTES, checked_batch, hints_of, ids_of, insertion, portions
+from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.errors import InvalidMessageType
-from faststream_outbox.publish.rows import MOST_BYTES, checked_batch, hints_of, ids_of, insertion, portions
-from faststream_outbox.wakeup.hint import Hint
 from tests.cases import each
 
 LATER = timedelta(hours=1)
@@ -101,7 +101,7 @@ def test_due_time_by_the_calendar_is_told_in_seconds() -> None:
 def test_portions_are_all_rows_in_order_and_none_is_too_large(sizes: list[int], most: int) -> None:
     rows = [checked(message(body=bytes(size), key=str(place))) for place, size in enumerate(sizes)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("faststream_outbox.publish.rows.MOST_ROWS", most)
+        patch.setattr("faststream_outbox._internal.publish.rows.MOST_ROWS", most)
         parts = list(portions(rows))
     assert [row for part in parts for row in part] == rows
     assert all(len(part) <= most for part in parts)

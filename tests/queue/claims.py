@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
 
+from faststream_outbox._internal.sql.queue_rows import ClaimedRow
 from faststream_outbox.queue import Claim, Worker, WorkerOptions
-from faststream_outbox.sql.queue_rows import ClaimedRow
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

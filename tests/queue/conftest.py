@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.queue import renewer
-from faststream_outbox.sql import Statement
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.queue import renewer
+from faststream_outbox._internal.sql import Statement
 from tests.queue.rig import Rig
 
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
-from faststream_outbox.sql import statements
 from tests.queue.witness import Witness
 
 NO_POLLING: Mapping[str, Any] = {"min_fetch_interval": 3600.0, "max_fetch_interval": 3600.0}

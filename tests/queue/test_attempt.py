@@ -1,7 +1,7 @@
 """A message that was claimed too often is not started again."""
 
+from faststream_outbox._internal.queue.attempt import overdelivered
 from faststream_outbox.queue import Dead
-from faststream_outbox.queue.attempt import overdelivered
 from tests.cases import each
 from tests.queue.claims import claim_of
 

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.queue.culprit import STRIKES
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.queue.culprit import STRIKES
-from faststream_outbox.sql import Statement
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
@@ -162,7 +162,7 @@ async def test_one_that_waits_for_a_lock_is_not_to_blame(rig: Rig, monkeypatch: 
             raise
 
     monkeypatch.setattr(DedicatedConnection, "fetch", heard)
-    monkeypatch.setattr("faststream_outbox.queue.client.LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("faststream_outbox._internal.queue.client.LOCK_PATIENCE", 0.1)
     client = rig.another_client()
     await rig.put(Random(1).randbytes(20_000).hex())
     index = await rig.one(

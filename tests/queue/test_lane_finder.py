@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.queue.planning.claim_plan import FEW_LANES
+from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
-from faststream_outbox.queue.planning.claim_plan import FEW_LANES
-from faststream_outbox.sql import Statement
-from faststream_outbox.wakeup.hint import Hint
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.outcomes.retry import NoRetry
+from faststream_outbox._internal.queue.options import WorkerOptions, checked_queues
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption, InvalidOptionType
-from faststream_outbox.outcomes.retry import NoRetry
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
-from faststream_outbox.queue.options import WorkerOptions, checked_queues
 from tests.cases import each
 
 COUNTS = ("max_workers", "fetch_batch_size", "crash_limit", "max_deliveries", "batch_size")

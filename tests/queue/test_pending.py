@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
+from faststream_outbox._internal.queue.pending import MOST_PER_STATEMENT, Pending
+from faststream_outbox._internal.queue.refusal import APART_SECONDS, APART_TIMES, is_fault_of_data, is_final
+from faststream_outbox._internal.queue.settling import Ended
 from faststream_outbox.queue import DONE
-from faststream_outbox.queue.pending import MOST_PER_STATEMENT, Pending
-from faststream_outbox.queue.refusal import APART_SECONDS, APART_TIMES, is_fault_of_data, is_final
-from faststream_outbox.queue.settling import Ended
 from tests.cases import each
 from tests.queue.claims import claim_of
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from faststream_outbox.queue.claim import Claim
-from faststream_outbox.queue.ready import Ready
+from faststream_outbox._internal.queue.claim import Claim
+from faststream_outbox._internal.queue.ready import Ready
 
 
 def some(count: int) -> list[Claim]:

@@ -9,9 +9,9 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome, Retry
-from faststream_outbox.sql import Statement
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 
@@ -56,13 +56,13 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> Tries:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused several times is given up without waiting for seconds to pass."""
-    monkeypatch.setattr("faststream_outbox.queue.refusal.APART_SECONDS", 0.1)
+    monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 0.1)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is given up, however slow the machine is."""
-    monkeypatch.setattr("faststream_outbox.queue.refusal.APART_SECONDS", 3600.0)
+    monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 3600.0)
 
 
 async def failing(claim: Claim) -> NoReturn:

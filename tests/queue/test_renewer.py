@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.queue import DONE, Claim, Done, Worker
-from faststream_outbox.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
-from faststream_outbox.sql import Statement
 from tests.cases import each
 from tests.queue.claims import claim_of
 from tests.queue.rig import Rig

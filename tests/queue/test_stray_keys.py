@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
+from faststream_outbox._internal.queue import stray_keys as searching
+from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
-from faststream_outbox.queue import stray_keys as searching
-from faststream_outbox.wakeup.hint import Hint
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.queue.unheard import MOST_TOKENS, Unheard
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.queue.unheard import MOST_TOKENS, Unheard
-from faststream_outbox.sql import Statement
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 

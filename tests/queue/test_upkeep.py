@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 from faststream_outbox import Retention, events
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.queue import Claim, Dead, upkeep
-from faststream_outbox.queue.upkeep import Upkeep
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.queue import upkeep
+from faststream_outbox._internal.queue.upkeep import Upkeep
+from faststream_outbox.queue import Claim, Dead
 from tests.queue.rig import Rig
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.queue import DONE, RELEASE, Claim, Done, OutboxClient, Outcome, Worker
 from tests.queue.rig import Rig
 from tests.waiting import eventually

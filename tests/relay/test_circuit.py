@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.relay import circuit as circuits
-from faststream_outbox.relay.circuit import Circuit
+from faststream_outbox._internal.relay import circuit as circuits
+from faststream_outbox._internal.relay.circuit import Circuit
 
 ERROR = ConnectionError("nobody there")
 

@@ -5,8 +5,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from faststream_outbox._internal.relay.cloudevents import structured, wrapping
 from faststream_outbox.relay import RelayMessage
-from faststream_outbox.relay.cloudevents import structured, wrapping
 from tests.broker.topics.stage import Stage
 from tests.relay.playing import Played
 from tests.relay.publishing import publish

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxRouter
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.events import Died, RelayDown, Relayed, RelayUp
-from faststream_outbox.outcomes.retry import ConstantRetry
 from faststream_outbox.relay import RelayMessage, Result, Sent, Unavailable
 from tests.broker.topics.stage import Stage
 from tests.relay.playing import Played, refuse

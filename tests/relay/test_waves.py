@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.relay.waves import Waves
+from faststream_outbox._internal.relay.waves import Waves
 
 KEYS = st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=20)
 

@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import Envelope, Inbox, OutboxBroker
+from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.events import Events
-from faststream_outbox.events.types import ConnectionLost
 from faststream_outbox.inbox import Answer
 from faststream_outbox.log import Outbox
 from faststream_outbox.log import OutboxMessage as LogMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
 from faststream_outbox.overview import Overview, fetch_unprocessed
 from faststream_outbox.publish import cancel_timer, publish
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, pause, paused, resume

@@ -11,9 +11,9 @@ from sqlalchemy import URL, Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import make_dlq_table, make_inbox_table, make_outbox_table
+from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
+from faststream_outbox._internal.schema.names import Names
 from faststream_outbox.log import make_log_tables
-from faststream_outbox.schema.log_tables import LogNames, LogTables
-from faststream_outbox.schema.names import Names
 from tests.rights.grants import ROLES, granted
 
 SCHEMA = "messages"

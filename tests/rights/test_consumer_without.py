@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.events.event_log import write_event_log
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.events import Events
-from faststream_outbox.events.event_log import write_event_log
 from faststream_outbox.log import Outbox
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.rights.jobs import fill
 from tests.rights.refusals import counting
 from tests.rights.stage import Stage

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.dashboard.screens import FORMS
+from faststream_outbox._internal.dashboard.screens import FORMS
 from tests.dashboard.place import Place
 from tests.dashboard.promises.test_screens import every_page
 from tests.dashboard.test_actions import edit_form

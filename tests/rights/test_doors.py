@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from typer.testing import CliRunner
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.cli.app import app
+from faststream_outbox._internal.cli.app import app
 from faststream_outbox.health import health
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from tests.cases import case

@@ -12,10 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox import Envelope
-from faststream_outbox.connections.rights import MESSAGE_COLUMNS
-from faststream_outbox.errors import MissingRight
+from faststream_outbox._internal.connections.rights import MESSAGE_COLUMNS
+from faststream_outbox.errors import DuplicateMessage, MissingRight
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.append import DuplicateMessage
 from faststream_outbox.publish import cancel_timer, publish, publish_sync
 from tests.rights.grants import rights
 from tests.rights.stage import SCHEMA, Stage

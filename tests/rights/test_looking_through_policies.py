@@ -13,7 +13,7 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 from typer.testing import CliRunner
 
-from faststream_outbox.cli.app import app
+from faststream_outbox._internal.cli.app import app
 from faststream_outbox.doctor import Doctor
 from faststream_outbox.health import health
 from faststream_outbox.overview import Overview

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from sqlalchemy import URL
 
-import faststream_outbox.sql as package
-from faststream_outbox.sql import Statement, statements
+from faststream_outbox._internal import sql as package
+from faststream_outbox._internal.sql import Statement, statements
 from tests.cases import case
 from tests.rights.grants import ROLES, rights
 from tests.rights.stage import SCHEMA, Stage

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.events.types import ConnectionLost, MessageSetApart, OutcomeRefused
+from faststream_outbox._internal.events.types import ConnectionLost, MessageSetApart, OutcomeRefused
+from faststream_outbox._internal.service import pause_after
 from faststream_outbox.queue import DONE, Claim, Dead, OutboxClient, Worker
-from faststream_outbox.service import pause_after
 from tests.rights.refusals import counting
 from tests.rights.stage import Stage
 from tests.waiting import eventually

@@ -10,8 +10,8 @@ from alembic.config import Config
 from sqlalchemy import URL, Engine, MetaData, Table, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from faststream_outbox._internal.schema.check import printed
 from faststream_outbox.schema import Difference, make_dlq_table, make_outbox_table
-from faststream_outbox.schema.check import printed
 from tests.schema.migrations import ENVIRONMENT, Alembic, config_of
 
 Execute = Callable[..., None]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from sqlalchemy import MetaData
 
-from faststream_outbox.schema.compare import compare
-from faststream_outbox.schema.shape import (
+from faststream_outbox._internal.schema.compare import compare
+from faststream_outbox._internal.schema.shape import (
     Absent,
     Expected,
     Found,
@@ -14,7 +14,7 @@ from faststream_outbox.schema.shape import (
     FoundIndex,
     described,
 )
-from faststream_outbox.schema.tables import make_outbox_table
+from faststream_outbox._internal.schema.tables import make_outbox_table
 from tests.cases import each
 
 EXPECTED = described(

@@ -1,6 +1,6 @@
 """Expressions and types: notation is evened out, meaning is not."""
 
-from faststream_outbox.schema.expression import canonical, canonical_default, canonical_type
+from faststream_outbox._internal.schema.expression import canonical, canonical_default, canonical_type
 from tests.cases import each
 
 

@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.schema.check import find_log_differences, validate_log_schema
+from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.errors import SchemaMismatch
 from faststream_outbox.log import make_log_tables
 from faststream_outbox.schema import find_differences, make_outbox_table, validate_schema
-from faststream_outbox.schema.check import find_log_differences, validate_log_schema
-from faststream_outbox.schema.log_tables import LogTables
 
 from .conftest import Execute, Repair
 

@@ -8,8 +8,8 @@ from sqlalchemy import URL, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import make_inbox_table
+from faststream_outbox._internal.schema.check import find_inbox_differences, validate_inbox_schema
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, SchemaMismatch
-from faststream_outbox.schema.check import find_inbox_differences, validate_inbox_schema
 from tests.schema.migrations import CONVENTION, Alembic, autogenerate, upgrade
 
 METADATA = [

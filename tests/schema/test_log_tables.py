@@ -9,11 +9,11 @@ from sqlalchemy import URL, CheckConstraint, Engine, MetaData, inspect, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from faststream_outbox._internal.schema.check import validate_log_schema
+from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import LogTables, Outbox, make_log_tables
 from faststream_outbox.schema import make_dlq_table, make_outbox_table, validate_schema
-from faststream_outbox.schema.check import validate_log_schema
-from faststream_outbox.schema.log_tables import LogNames
 from tests.cases import each
 from tests.log.opened import delivered, put
 from tests.schema.migrations import CONVENTION, Alembic, autogenerate, downgrade, upgrade

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import psycopg
 
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.schema import Names
-from faststream_outbox.sql import statements
 
 PlanMode = Literal["force_custom_plan", "force_generic_plan"]
 

@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.schema.log_tables import LogNames, make_log_tables
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import doctor_rows, inbox_rows, log_rows, overview_rows, queue_rows, statements
 from faststream_outbox.schema import make_dlq_table, make_inbox_table, make_outbox_table
-from faststream_outbox.schema.log_tables import LogNames, make_log_tables
-from faststream_outbox.schema.names import Names
-from faststream_outbox.sql import doctor_rows, inbox_rows, log_rows, overview_rows, queue_rows, statements
 from tests.sql.test_sql import ALL, OF_THE_LOG
 
 SHAPES = {**queue_rows.SHAPES, **log_rows.SHAPES, **inbox_rows.SHAPES, **overview_rows.SHAPES, **doctor_rows.SHAPES}

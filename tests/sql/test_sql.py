@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from sqlalchemy import MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-import faststream_outbox.sql as package
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal import sql as package
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.schema.log_tables import LogNames, make_log_tables
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import Statement, statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.overview import fetch_unprocessed
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import make_dlq_table, make_inbox_table, make_outbox_table
-from faststream_outbox.schema.log_tables import LogNames, make_log_tables
-from faststream_outbox.schema.names import Names
-from faststream_outbox.sql import Statement, statements
 from tests.cases import each
 
 NAMES = Names(table="outbox", dead="outbox_dlq", channel="outbox_outbox")

@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from faststream_outbox.testing import postgres, programs
+from faststream_outbox._internal.testing import programs
+from faststream_outbox.testing import postgres
 from faststream_outbox.testing.postgres import PostgresAddress, PostgresServer, PostgresUnavailable
 from tests.waiting import eventually
 

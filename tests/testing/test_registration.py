@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-import faststream_outbox.broker.testing
-import faststream_outbox.testing.broker
+import faststream_outbox.broker
+from faststream_outbox._internal.testing.broker import TestOutboxBroker
 from tests.cases import each
 
 # FastStream asks for the test broker of a broker where somebody tries a message out on its documents.
@@ -28,7 +28,7 @@ print(type(find_test_broker(broker)(broker)).__name__)
     "line",
     [
         "from faststream_outbox import OutboxBroker",
-        "from faststream_outbox.broker.broker import OutboxBroker",
+        "from faststream_outbox._internal.broker.broker import OutboxBroker",
         "from faststream_outbox.annotations import Broker as OutboxBroker",
     ],
 )
@@ -51,7 +51,14 @@ for name in sys.argv[1:]:
 @pytest.mark.slow
 def test_whatever_has_to_do_with_it_can_be_the_first_that_is_imported() -> None:
     """The broker names it by a string, which no contract of import-linter sees."""
-    names = ["broker.testing", "broker.broker", "testing.registration", "testing.broker", "testing", "memory.client"]
+    names = [
+        "broker",
+        "_internal.broker.broker",
+        "_internal.testing.registration",
+        "_internal.testing.broker",
+        "testing",
+        "_internal.memory.client",
+    ]
     modules = [f"faststream_outbox.{name}" for name in names]
     run = subprocess.run([sys.executable, "-c", IN_TURN, *modules], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -59,14 +66,14 @@ def test_whatever_has_to_do_with_it_can_be_the_first_that_is_imported() -> None:
 
 @pytest.mark.slow
 def test_a_broker_does_not_load_the_tables_in_memory() -> None:
-    script = "import sys, faststream_outbox.broker; print([name for name in sys.modules if '_outbox.memory' in name])"
+    script = "import sys, faststream_outbox.broker; print([name for name in sys.modules if '_internal.memory' in name])"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
 
 
 @each(
     "module",
-    [faststream_outbox, faststream_outbox.broker, faststream_outbox.broker.testing, faststream_outbox.testing],
+    [faststream_outbox, faststream_outbox.broker, faststream_outbox.testing],
 )
 def test_it_can_be_imported_from_everywhere(module: object) -> None:
-    assert module.TestOutboxBroker is faststream_outbox.testing.broker.TestOutboxBroker  # type: ignore[attr-defined]
+    assert module.TestOutboxBroker is TestOutboxBroker  # type: ignore[attr-defined]

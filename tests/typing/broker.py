@@ -42,10 +42,10 @@ from faststream_outbox.annotations import (
     OutboxSession,
 )
 from faststream_outbox.annotations import OutboxBroker as Broker
-from faststream_outbox.broker.subscriber import OutboxSubscriber
-from faststream_outbox.log.delivery import Delivery
+from faststream_outbox.broker import OutboxSubscriber
+from faststream_outbox.log import Delivery
 from faststream_outbox.overview import Unprocessed
-from faststream_outbox.queue.claim import Claim
+from faststream_outbox.queue import Claim
 
 
 class Order(BaseModel):

@@ -22,13 +22,11 @@ from faststream_outbox import (
 )
 from faststream_outbox.annotations import Context, OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as Broker
-from faststream_outbox.broker.subscriber import OutboxSubscriber
+from faststream_outbox.broker import OutboxSubscriber
 from faststream_outbox.fastapi import OutboxRouter as FastAPIRouter
-from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.log.client import LogClient
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.message import OutboxMessage as LogMessage
-from faststream_outbox.queue.claim import Claim
+from faststream_outbox.log import Delivery, LogClient, Outbox, make_log_tables
+from faststream_outbox.log import OutboxMessage as LogMessage
+from faststream_outbox.queue import Claim
 from faststream_outbox.testing import fake_session
 
 

@@ -10,10 +10,10 @@ from sqlalchemy import URL, Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.wakeup import after_commit
+from faststream_outbox._internal.wakeup.hint import Hint, Notice
 from faststream_outbox.publish import publish, publish_sync
-from faststream_outbox.wakeup import after_commit
-from faststream_outbox.wakeup.hint import Hint, Notice
 from tests.publish.ways import plain
 
 

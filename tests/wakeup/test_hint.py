@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from faststream_outbox.wakeup.hint import MAX_PAYLOAD_BYTES, Hint, merged, parsed, payloads
+from faststream_outbox._internal.wakeup.hint import MAX_PAYLOAD_BYTES, Hint, merged, parsed, payloads
 from tests.cases import each
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=255)

@@ -11,16 +11,16 @@ import pytest
 from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.events.types import ListenerDeaf, ListenerLost, ListenerReady
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.wakeup import listener as module
+from faststream_outbox._internal.wakeup.hint import Hint, HintReceiver, payloads
+from faststream_outbox._internal.wakeup.listener import Listener
 from faststream_outbox.events import Event, Events
-from faststream_outbox.events.types import ListenerDeaf, ListenerLost, ListenerReady
 from faststream_outbox.queue import OutboxClient
-from faststream_outbox.schema.names import Names
-from faststream_outbox.sql import statements
 from faststream_outbox.testing.postgres import PostgresAddress
-from faststream_outbox.wakeup import listener as module
-from faststream_outbox.wakeup.hint import Hint, HintReceiver, payloads
-from faststream_outbox.wakeup.listener import Listener
 from tests.publish.ways import plain
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel, asleep, pid_of, terminate

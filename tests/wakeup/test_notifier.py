@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.wakeup.hint import Hint, Notice, parsed
+from faststream_outbox._internal.wakeup.notifier import Notifier
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.events import Events
-from faststream_outbox.events.types import ConnectionLost
 from faststream_outbox.publish import publish
-from faststream_outbox.schema.names import Names
-from faststream_outbox.wakeup.hint import Hint, Notice, parsed
-from faststream_outbox.wakeup.notifier import Notifier
-from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel
 
@@ -88,7 +88,7 @@ class Kept:
 
 
 async def test_hint_that_comes_while_the_connection_is_closed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.wakeup.notifier.KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("faststream_outbox._internal.wakeup.notifier.KEEP_SECONDS", 0.0)
     post, kept = Post(), Kept()
     notifier = Notifier(post.send, Events(), "me", kept=kept)  # type: ignore[arg-type]
     notifier.push(Hint("a", count=1))

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import OutboxWarning
 from faststream_outbox.publish import publish, publish_sync
 from tests.wakeup.test_after_commit import Ear

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from faststream_outbox.wakeup.watcher import (
+from faststream_outbox._internal.wakeup.watcher import (
     BUSY_INTERVAL,
     FIRST_WAKE,
     IDLE_INTERVAL,

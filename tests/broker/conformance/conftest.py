@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from tests.broker.conformance.differences import LOOPS, MEMORY, POSTGRES, Difference
 from tests.broker.conformance.ways import Seen, Way
 from tests.tables import all_existing

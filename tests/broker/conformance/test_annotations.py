@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox import OutboxBroker as Broker
 from faststream_outbox import OutboxMessage as Message
 from faststream_outbox import annotations
-from faststream_outbox.broker.producer import OutboxProducer
-from faststream_outbox.queue.client import OutboxClient
+from faststream_outbox._internal.broker.producer import OutboxProducer
+from faststream_outbox._internal.queue.client import OutboxClient
 from tests.broker.conformance.ways import Seen, Way
 
 

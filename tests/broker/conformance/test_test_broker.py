@@ -9,7 +9,7 @@ from faststream.exceptions import SetupError, SubscriberNotFound
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, TestOutboxBroker
-from faststream_outbox.events.types import Handled
+from faststream_outbox._internal.events.types import Handled
 from faststream_outbox.testing import FakeOutboxClient, fake_session, fake_sync_session
 from tests.broker.conformance.differences import LOOPS
 from tests.broker.conformance.ways import Seen, Way

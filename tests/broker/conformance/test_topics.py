@@ -9,8 +9,7 @@ from faststream import AckPolicy
 
 from faststream_outbox import ConstantRetry, NoRetry
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxBroker, OutboxMessage
-from faststream_outbox.errors import InvalidMessage, SessionRequired
-from faststream_outbox.log.append import DuplicateMessage
+from faststream_outbox.errors import DuplicateMessage, InvalidMessage, SessionRequired
 from tests.broker.conformance.differences import AGAIN, LATE_GROUP, differs
 from tests.broker.conformance.ways import Seen, Way
 

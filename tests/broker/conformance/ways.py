@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker, make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from faststream_outbox.log import Outbox
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
 from faststream_outbox.testing import fake_session
 from tests.broker.conformance.differences import LOOPS, MEMORY
 from tests.waiting import PATIENCE_SECONDS, eventually

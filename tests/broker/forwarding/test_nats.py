@@ -10,8 +10,8 @@ from faststream.response import PublishCommand
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
 from tests.broker.topics.stage import Stage
 from tests.servers.nats_server import NatsServer

@@ -8,7 +8,7 @@ from faststream import FastStream
 from faststream.nats import NatsBroker
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.outcomes.retry import NoRetry
+from faststream_outbox._internal.outcomes.retry import NoRetry
 from tests.broker.effects import EffectsShop
 from tests.broker.topics.stage import Stage
 from tests.servers.nats_server import NatsServer
@@ -183,7 +183,7 @@ async def test_stop_does_not_wait_for_a_broker_that_never_started(shop: EffectsS
 async def test_an_error_says_what_to_start(
     shop: EffectsShop, nats: NatsBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.broker.subscriber.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.broker.subscriber.PATIENCE_SECONDS", 0.05)
     said: list[str] = []
     forward(shop.broker, nats, [])
     (subscriber,) = shop.broker.subscribers

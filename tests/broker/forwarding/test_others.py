@@ -12,7 +12,7 @@ from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
 from faststream.redis import RedisBroker
 from redis.asyncio import Redis
 
-from faststream_outbox.outcomes.retry import ConstantRetry
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
 from tests.faults.proxy import Way, proxy_to
 from tests.servers.kafka_cluster import TopicReader

@@ -9,8 +9,8 @@ from faststream.response import PublishCommand
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker, OutboxResponse
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.broker.effects import EffectsShop
 
 

@@ -17,8 +17,8 @@ from faststream_outbox import (
     make_dlq_table,
     make_outbox_table,
 )
+from faststream_outbox._internal.broker import producer
 from faststream_outbox.annotations import OutboxSession
-from faststream_outbox.broker import producer
 from faststream_outbox.errors import (
     InvalidMessage,
     InvalidMessageType,

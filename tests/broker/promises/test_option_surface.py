@@ -30,11 +30,11 @@ from faststream_outbox import (
     make_dlq_table,
     make_outbox_table,
 )
-from faststream_outbox.broker.options import PublisherOptions, SubscriberOptions
+from faststream_outbox._internal.broker.options import PublisherOptions, SubscriberOptions
+from faststream_outbox._internal.log.admin.groups import Groups
+from faststream_outbox._internal.log.admin.partitions import Partitions
+from faststream_outbox._internal.log.deferral.parked import Parking
 from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.log.admin.groups import Groups
-from faststream_outbox.log.admin.partitions import Partitions
-from faststream_outbox.log.deferral.parked import Parking
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, Worker
 from faststream_outbox.testing import fake_session
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import MetaData
 
 from faststream_outbox import OutboxBroker, OutboxRouter, make_outbox_table
-from faststream_outbox.broker.registrator import OutboxRegistrator
+from faststream_outbox._internal.broker.registrator import OutboxRegistrator
 from faststream_outbox.errors import OutboxWarning
 from faststream_outbox.log import make_log_tables
 from tests.cases import each

@@ -9,10 +9,10 @@ from faststream.exceptions import AckMessage, NackMessage, RejectMessage, SkipMe
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, NoRetry
+from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox.annotations import Context, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as Broker
 from faststream_outbox.errors import LeaseLost
-from faststream_outbox.queue.client import OutboxClient
 from tests.broker.effects import EffectsShop
 from tests.waiting import eventually
 

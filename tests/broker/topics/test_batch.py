@@ -8,8 +8,8 @@ from faststream import AckPolicy
 from pydantic import BaseModel
 
 from faststream_outbox import ConstantRetry, NoRetry
+from faststream_outbox._internal.events.types import Died, Handled, Released, Retried, Started
 from faststream_outbox.annotations import OutboxBatchMessage
-from faststream_outbox.events.types import Died, Handled, Released, Retried, Started
 from tests.broker.topics.stage import Stage
 
 LATER = ConstantRetry(delay_seconds=1000)

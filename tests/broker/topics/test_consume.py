@@ -11,9 +11,9 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.events.types import Handled
+from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.events.types import Handled
-from faststream_outbox.schema.log_tables import LogTables
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -7,9 +7,15 @@ import pytest
 from sqlalchemy import text
 
 from faststream_outbox import NoRetry
+from faststream_outbox._internal.events.types import (
+    ConnectionLost,
+    LoopCrashed,
+    MessageSetApart,
+    MessagesMissed,
+    OutcomeRefused,
+)
+from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage
-from faststream_outbox.events.types import ConnectionLost, LoopCrashed, MessageSetApart, MessagesMissed, OutcomeRefused
-from faststream_outbox.log.sharing.slots import slot_of
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxResponse
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
-from faststream_outbox.errors import SessionRequired
-from faststream_outbox.log.append import DuplicateMessage
+from faststream_outbox.errors import DuplicateMessage, SessionRequired
 from tests.broker.topics.stage import Stage
 
 

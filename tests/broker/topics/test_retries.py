@@ -8,8 +8,8 @@ from faststream import AckPolicy
 from faststream.exceptions import RejectMessage
 
 from faststream_outbox import ConstantRetry, NoRetry
+from faststream_outbox._internal.events.types import Died, Retried
 from faststream_outbox.annotations import OutboxMessage
-from faststream_outbox.events.types import Died, Retried
 from tests.broker.topics.stage import Stage
 
 pytestmark = pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")

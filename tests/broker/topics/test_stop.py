@@ -9,9 +9,9 @@ from sqlalchemy import URL, Engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.events.types import DrainTimedOut, Released
+from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox.annotations import OutboxSession
-from faststream_outbox.events.types import DrainTimedOut, Released
-from faststream_outbox.log.sharing.slots import slot_of
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from faststream_outbox import ConstantRetry
-from faststream_outbox.events.types import Died, Handled, Retried
+from faststream_outbox._internal.events.types import Died, Handled, Retried
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware
 from faststream_outbox.prometheus import OutboxPrometheusMiddleware

@@ -8,9 +8,9 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import ConstantRetry, OutboxBroker, OutboxRouter, TestOutboxBroker, make_outbox_table
+from faststream_outbox._internal.events.types import KeyHalted
 from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, OutboxWarning
-from faststream_outbox.events.types import KeyHalted
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.testing import fake_session
 from tests.broker.topics.stage import Stage

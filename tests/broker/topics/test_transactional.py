@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, NoRetry, OutboxResponse
+from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
-from faststream_outbox.log.reader import Reader
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 

@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from faststream_outbox.cli.commands import parked
-from faststream_outbox.cli.commands.groups import parsed_place
-from faststream_outbox.log.sharing.spans import Cursor
+from faststream_outbox._internal.cli.commands import parked
+from faststream_outbox._internal.cli.commands.groups import parsed_place
+from faststream_outbox._internal.log.sharing.spans import Cursor
 from tests.cases import case
 from tests.cli.stage import Stage
 

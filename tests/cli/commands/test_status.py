@@ -5,7 +5,7 @@ import json
 import psycopg
 
 from faststream_outbox import Envelope
-from faststream_outbox.connections.identity import name_of
+from faststream_outbox._internal.connections.identity import name_of
 from tests.cli.stage import Stage
 
 HOSTILE = "\x1b[31m[bold]x[/bold]\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from faststream_outbox.cli.exits import Exit
+from faststream_outbox._internal.cli.exits import Exit
 from tests.cli.stage import Stage
 
 COMMANDS = [

@@ -13,9 +13,9 @@ import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from faststream_outbox.cli.app import app
-from faststream_outbox.cli.command import shared as shared_options
-from faststream_outbox.cli.exits import Exit
+from faststream_outbox._internal.cli.app import app
+from faststream_outbox._internal.cli.command import shared as shared_options
+from faststream_outbox._internal.cli.exits import Exit
 from tests.cases import case
 from tests.cli.stage import Stage
 
@@ -79,7 +79,7 @@ ALL = [*commands()]
 @pytest.fixture(autouse=True)
 def unserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard is made, and not served."""
-    monkeypatch.setattr("faststream_outbox.dashboard.serve", lambda *_: None)
+    monkeypatch.setattr("faststream_outbox._internal.dashboard.serve", lambda *_: None)
     monkeypatch.delenv("EDITOR", raising=False)
     monkeypatch.delenv("VISUAL", raising=False)
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.schema.names import Names
-from faststream_outbox.sql import Statement, _compiled
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import Statement, _compiled
 from tests.publish.ways import plain
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import publish
 from tests.dashboard.browser.tab import NARROW, opened
 from tests.dashboard.place import Place

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from faststream_outbox.dashboard.screens import FORMS
+from faststream_outbox._internal.dashboard.screens import FORMS
 from tests.cases import case
 from tests.dashboard.place import Place
 from tests.dashboard.promises.test_addresses import VALUES

@@ -5,7 +5,7 @@ from pathlib import Path
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parents[3]
-PLACE = "faststream_outbox/dashboard"
+PLACE = "faststream_outbox/_internal/dashboard"
 
 
 def test_wheel_has_every_template_and_static_file() -> None:

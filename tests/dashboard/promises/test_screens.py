@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.dashboard.screens import SCREENS
 from faststream_outbox.dashboard import hide_fields
-from faststream_outbox.dashboard.screens import SCREENS
 from tests.dashboard.place import Place, Words
 from tests.dashboard.visitor import visiting
 from tests.waiting import eventually

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from faststream_outbox.connections.opening import PATIENCE
+from faststream_outbox._internal.connections.opening import PATIENCE
 from tests.faults.child import READY, say
 from tests.faults.machine.history import BEAT, BORN, ENDED, Pen
 from tests.faults.machine.part import (

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import faststream_outbox.sql as package_sql
+from faststream_outbox._internal import sql as package_sql
 
 Source = Mapping[str, tuple[str, str]]
 
@@ -49,7 +49,7 @@ def settle_without_token() -> None:
 
 def no_renewal() -> None:
     """A lease ends although its handler runs."""
-    from faststream_outbox.queue.renewer import Renewer
+    from faststream_outbox._internal.queue.renewer import Renewer
 
     async def never(_: Renewer) -> None:
         await asyncio.Event().wait()
@@ -68,7 +68,7 @@ def bound_without_transactions() -> None:
 
 def no_grace() -> None:
     """A claim starts where the last one ended, although publishers overlap."""
-    from faststream_outbox.queue.planning import lanes
+    from faststream_outbox._internal.queue.planning import lanes
 
     if not lanes.GRACE:
         raise NothingToChange("lanes have no GRACE")
@@ -88,8 +88,8 @@ def position_without_epoch() -> None:
 
 def settled_before_confirm() -> None:
     """The relay settles what it has only begun to send."""
-    from faststream_outbox.outcomes.outcome import DONE, Outcome
-    from faststream_outbox.relay.line import Line
+    from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+    from faststream_outbox._internal.relay.line import Line
 
     handle = Line.handle
     sending: set[asyncio.Task[Any]] = set()

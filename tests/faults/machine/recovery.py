@@ -23,12 +23,12 @@ from sqlalchemy import MetaData
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import Names, make_outbox_table
 from faststream_outbox.testing.postgres import PostgresServer
-from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.faults.child import PLAIN, Part
 from tests.faults.machine.pair import Ending
 from tests.faults.machine.small_cast import SmallCast, small_cast

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from faststream_outbox.connections.identity import worker_id_of
+from faststream_outbox._internal.connections.identity import worker_id_of
 from tests.faults.business import Business, Habit
 from tests.faults.child import EFFECTS, PLAIN, Part
 from tests.faults.machine.nemesis import Nemesis

@@ -2,8 +2,8 @@
 
 import pytest
 
-from faststream_outbox import service
-from faststream_outbox.service import Pulse
+from faststream_outbox._internal import service
+from faststream_outbox._internal.service import Pulse
 
 
 class Clock:

@@ -13,10 +13,10 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
+from faststream_outbox._internal.inbox.replay import answer_of, response_of
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.inbox import Answer
-from faststream_outbox.inbox.replay import answer_of, response_of
 from tests.inbox.conftest import Scene
 from tests.tables import existing
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
+from faststream_outbox._internal.log.admin import groups
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox.errors import GroupInUse, InvalidOption, UnknownName
 from faststream_outbox.log import DeferredMessage, Outbox, OutboxMessage
-from faststream_outbox.log.admin import groups
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.outcomes.retry import NoRetry
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 from tests.waiting import eventually

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.log.admin import lag
+from faststream_outbox._internal.log.admin.lag import Sample
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.log.admin import lag
-from faststream_outbox.log.admin.lag import Sample
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 

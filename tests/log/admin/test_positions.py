@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
+from faststream_outbox._internal.log.executor import BatchRun
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import Cursor, OutboxMessage
-from faststream_outbox.log.executor import BatchRun
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.outcome import DONE, Outcome
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
-from faststream_outbox.sql import statements
 from tests.log.opened import Collector, delivered, drain
 from tests.log.rig import LogRig, covers
 from tests.waiting import eventually

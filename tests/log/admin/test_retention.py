@@ -10,18 +10,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.log.admin import floor, retention, retention_lock
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.retry import NoRetry
+from faststream_outbox._internal.sql.log_admin_rows import DeletedSlice, DeletedTicks
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.log import (
-    Outbox,
-    OutboxMessage,
-    SequenceBehind,
-    make_log_tables,
-)
-from faststream_outbox.log.admin import floor, retention, retention_lock
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.retry import NoRetry
-from faststream_outbox.sql.log_admin_rows import DeletedSlice, DeletedTicks
+from faststream_outbox.log import Outbox, OutboxMessage, SequenceBehind, make_log_tables
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 

@@ -11,9 +11,9 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import Retention, events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.log.admin.upkeep import Upkeep
 from faststream_outbox.log import make_log_tables
-from faststream_outbox.log.admin.upkeep import Upkeep
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 from tests.waiting import eventually

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.log.deferral.blocked import DEFERRED, PARKED, RETRY, Blocked, Deferral
-from faststream_outbox.log.ordering.sequencer import BUSY_INTERVAL, IDLE_INTERVAL, LONGEST_WAIT, Pace
-from faststream_outbox.sql.log_rows import BlockedKey
-from faststream_outbox.sql.rows import named
+from faststream_outbox._internal.log.deferral.blocked import DEFERRED, PARKED, RETRY, Blocked, Deferral
+from faststream_outbox._internal.log.ordering.sequencer import BUSY_INTERVAL, IDLE_INTERVAL, LONGEST_WAIT, Pace
+from faststream_outbox._internal.sql.log_rows import BlockedKey
+from faststream_outbox._internal.sql.rows import named
 from tests.cases import each
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.log.ordering.sequence_repair import holes
+from faststream_outbox._internal.log.ordering.sequence_repair import holes
 
 numbers = st.integers(1, 40)
 

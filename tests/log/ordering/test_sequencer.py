@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from faststream_outbox import events
-from faststream_outbox.log.ordering import sequencer
+from faststream_outbox._internal.log.ordering import sequencer
 from tests.log.by_hand import ticking
 from tests.log.rig import LogRig
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.worker import LogWorker
-from faststream_outbox.outcomes.outcome import DONE, Outcome
 from tests.log.gate import Gate
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
@@ -87,7 +87,7 @@ async def test_failed_attempt_is_counted_although_its_settle_was_cancelled(rig: 
 async def test_stop_does_not_wait_for_ever_for_a_settle_that_is_not_answered(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.service.PATIENCE", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.service.PATIENCE", 0.05)
     await rig.put("k", 1)
     await rig.sequence()
     outbox = await rig.another()

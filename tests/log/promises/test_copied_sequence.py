@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.events.types import SequenceAdvanced
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.errors import OutboxError
 from faststream_outbox.events import Events
-from faststream_outbox.events.types import SequenceAdvanced
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.sql import statements
 from tests.log.opened import Collector, ask, delivered, drain, opened, put
 from tests.waiting import eventually
 

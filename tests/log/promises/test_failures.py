@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from faststream_outbox import events
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, ExponentialRetry, NoRetry
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.retry import ConstantRetry, ExponentialRetry, NoRetry
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig
 from tests.waiting import eventually

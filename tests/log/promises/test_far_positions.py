@@ -2,7 +2,7 @@
 
 import pytest
 
-from faststream_outbox.events.types import SequenceAdvanced
+from faststream_outbox._internal.events.types import SequenceAdvanced
 from tests.log.opened import delivered
 from tests.log.rig import LogRig
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.events.types import GroupExpired
+from faststream_outbox._internal.events.types import GroupExpired
+from faststream_outbox._internal.log.sharing.slots import partition
 from faststream_outbox.log import Outbox, OutboxMessage, slot_of
-from faststream_outbox.log.sharing.slots import partition
 from tests.cases import case
 from tests.log.asked import recorded
 from tests.log.opened import Collector, ask, delivered, drain, put

@@ -12,13 +12,13 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from faststream_outbox._internal.log.batch import Batch
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import partition
 from faststream_outbox.events import Events
 from faststream_outbox.log import Cursor, Outbox
-from faststream_outbox.log.batch import Batch
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.sharing.slots import partition
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.outcomes.retry import NoRetry
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.log.channel import NewTick, said
-from faststream_outbox.log.sharing.calls import EVERYBODY, Call, Calls, call_in, changed
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.channel import NewTick, said
+from faststream_outbox._internal.log.sharing.calls import EVERYBODY, Call, Calls, call_in, changed
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.spans import Cursor
 from tests.cases import each
 from tests.log.rig import LogRig
 from tests.waiting import eventually
@@ -97,8 +97,8 @@ async def test_own_call_is_not_heard_twice(rig: LogRig) -> None:
 
 async def test_stranger_who_shouts_is_heard_once_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call makes members look at their group: however many there are, they come in turns."""
-    monkeypatch.setattr("faststream_outbox.log.sharing.calls.ALL_SECONDS", 0.05)
-    monkeypatch.setattr("faststream_outbox.log.sharing.calls.GROUP_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.log.sharing.calls.ALL_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.log.sharing.calls.GROUP_SECONDS", 0.05)
     passed: list[str | None] = []
     group = Group("g", "u")
     calls = Calls("0" * 32, {group.digest}, passed.append)

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.opened import delivered, drain
 from tests.log.rig import LogRig
 

@@ -9,8 +9,8 @@ from sqlalchemy import URL, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import events
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.log.opened import drain
 from tests.log.rig import LogRig
 from tests.waiting import eventually

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
-from faststream_outbox.sql import statements
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 

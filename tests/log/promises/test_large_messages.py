@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox.log.sharing.wanted import as_filters
-from faststream_outbox.sql import statements
+from faststream_outbox._internal.log.sharing.wanted import as_filters
+from faststream_outbox._internal.sql import statements
 from tests.log.opened import Collector
 from tests.log.rig import LogRig
 
-MODULE = "faststream_outbox.log.fetcher.READ_BYTES"
+MODULE = "faststream_outbox._internal.log.fetcher.READ_BYTES"
 ALL_SLOTS = 2**256 - 1
 
 

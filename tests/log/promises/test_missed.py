@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from faststream_outbox.events.types import MessagesMissed
+from faststream_outbox._internal.events.types import MessagesMissed
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.log.asked import recorded
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.worker import LogWorker
-from faststream_outbox.outcomes.outcome import DONE, Outcome
-from faststream_outbox.sql import Statement
 from tests.log.opened import drain
 from tests.log.rig import LogRig
 from tests.waiting import eventually
@@ -46,7 +46,7 @@ class Transfer:
 
 @pytest.fixture(autouse=True)
 def strikes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.log.unreadable.STRIKE_SECONDS", 0.0)
+    monkeypatch.setattr("faststream_outbox._internal.log.unreadable.STRIKE_SECONDS", 0.0)
 
 
 class Seen:
@@ -216,7 +216,7 @@ async def test_line_that_breaks_is_no_message_s_fault(rig: LogRig, monkeypatch: 
 
 async def test_one_that_waits_for_a_lock_is_not_to_blame(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored apart has an index of its own, which a REINDEX locks for as long as it takes."""
-    monkeypatch.setattr("faststream_outbox.log.client.LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("faststream_outbox._internal.log.client.LOCK_PATIENCE", 0.1)
     outbox, seen = await rig.another(), Seen()
     await rig.put("a", Random(1).randbytes(20_000).hex())
     await rig.sequence()

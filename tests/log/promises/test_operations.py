@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.events.types import Died, Handled, Retried
+from faststream_outbox._internal.events.types import Died, Handled, Retried
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, ExponentialRetry, NoRetry
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry, ExponentialRetry, NoRetry
 from tests.log.opened import Collector, ask, delivered, drain, opened, put
 from tests.waiting import eventually
 

@@ -38,7 +38,7 @@ class Away:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox.service.pause_after", lambda failures, chance=1.0: 0.001)
+    monkeypatch.setattr("faststream_outbox._internal.service.pause_after", lambda failures, chance=1.0: 0.001)
 
 
 @pytest.mark.slow

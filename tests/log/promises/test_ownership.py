@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from faststream_outbox._internal.log.sharing.slots import partition
 from faststream_outbox.log import Outbox, OutboxMessage, slot_of
-from faststream_outbox.log.sharing.slots import partition
 from tests.cases import each
 from tests.log.opened import Collector, ask, drain
 from tests.waiting import eventually

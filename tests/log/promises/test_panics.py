@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
-from faststream_outbox.log.delivery import Delivery
-from faststream_outbox.log.options import ReadOptions
-from faststream_outbox.log.sharing.leases import Group
-from faststream_outbox.log.worker import LogWorker
-from faststream_outbox.outcomes.outcome import DONE, Outcome
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.log import Cursor, OutboxMessage
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.log.admin.test_positions import put_at
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig

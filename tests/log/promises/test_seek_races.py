@@ -11,13 +11,13 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.log.admin import retention, retention_lock
+from faststream_outbox._internal.log.deferral.blocked import DEFERRED, RETRY, Deferral, as_columns
+from faststream_outbox._internal.log.sharing.leases import moves
+from faststream_outbox._internal.sql import Statement, statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import Cursor
-from faststream_outbox.log.admin import retention, retention_lock
-from faststream_outbox.log.deferral.blocked import DEFERRED, RETRY, Deferral, as_columns
-from faststream_outbox.log.sharing.leases import moves
-from faststream_outbox.sql import Statement, statements
 from tests.log.admin.test_positions import put_at
 from tests.log.opened import delivered
 from tests.log.rig import LogRig, Writer

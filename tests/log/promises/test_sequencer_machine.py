@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from sqlalchemy import URL, Engine, MetaData
 
+from faststream_outbox._internal.log.append import append_sync
+from faststream_outbox._internal.schema.log_tables import LogNames
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.log import LogTables, OutboxMessage, make_log_tables
-from faststream_outbox.log.append import append_sync
-from faststream_outbox.schema.log_tables import LogNames
-from faststream_outbox.sql import statements
 from tests.publish.ways import plain
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.outcomes.retry import ConstantRetry
-from faststream_outbox.sql import Statement
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 from tests.waiting import eventually
@@ -76,7 +76,7 @@ async def test_after_some_time_as_many_as_usual_are_tried_again(rig: LogRig, mon
     await rig.put("k", *range(4))
     with slow(rig.outbox, most=2):
         await rig.outbox.dispatch(Collector(), "g")
-    monkeypatch.setattr("faststream_outbox.log.fetcher.NARROW_SECONDS", 0.0)
+    monkeypatch.setattr("faststream_outbox._internal.log.fetcher.NARROW_SECONDS", 0.0)
     with slow(rig.outbox, most=1000) as asked:
         await rig.outbox.dispatch(Collector(), "g")
     assert asked[0] == 100

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from faststream_outbox.log.admin import positions
-from faststream_outbox.log.admin.positions import Positions, around
+from faststream_outbox._internal.log.admin import positions
+from faststream_outbox._internal.log.admin.positions import Positions, around
 from tests.log.rig import LogRig
 
 

@@ -6,10 +6,10 @@ from sqlalchemy import URL, MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from faststream_outbox.connections.identity import parse_name, worker_id_of
+from faststream_outbox._internal.connections.identity import parse_name, worker_id_of
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox.log import Outbox, make_log_tables
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.leases import Group
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 

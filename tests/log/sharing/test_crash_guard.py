@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.crash_guard import CrashGuard
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.crash_guard import CrashGuard
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.retry import ConstantRetry
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig
 from tests.waiting import eventually

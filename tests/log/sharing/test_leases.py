@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
+from faststream_outbox._internal.log.executor import BatchRun
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.slots import slot_of
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome, Retry
+from faststream_outbox._internal.outcomes.retry import ConstantRetry
+from faststream_outbox._internal.sql import statements
 from faststream_outbox.log import Outbox, OutboxMessage
-from faststream_outbox.log.executor import BatchRun
-from faststream_outbox.log.reader import Reader
-from faststream_outbox.log.sharing.slots import slot_of
-from faststream_outbox.outcomes.outcome import DONE, Outcome, Retry
-from faststream_outbox.outcomes.retry import ConstantRetry
-from faststream_outbox.sql import statements
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig, covers
 from tests.waiting import eventually

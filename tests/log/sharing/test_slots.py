@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import URL
 
-from faststream_outbox.errors import InvalidMessage, InvalidMessageType
-from faststream_outbox.log.sharing.slots import (
+from faststream_outbox._internal.log.sharing.slots import (
     SLOTS,
     checked_filter,
     checked_group,
@@ -20,6 +19,7 @@ from faststream_outbox.log.sharing.slots import (
     slot_of,
     uri_of,
 )
+from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from tests.cases import each
 from tests.publish.ways import plain
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from faststream_outbox.log.sharing.slots import partition
-from faststream_outbox.log.sharing.spans import (
+from faststream_outbox._internal.log.sharing.slots import partition
+from faststream_outbox._internal.log.sharing.spans import (
     BEGINNING,
     Cursor,
     Plan,

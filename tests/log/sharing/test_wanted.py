@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox.log.sharing.slots import matches
-from faststream_outbox.log.sharing.spans import BEGINNING, Span
-from faststream_outbox.log.sharing.wanted import filters_of, runs, slots_of
+from faststream_outbox._internal.log.sharing.slots import matches
+from faststream_outbox._internal.log.sharing.spans import BEGINNING, Span
+from faststream_outbox._internal.log.sharing.wanted import filters_of, runs, slots_of
 
 URIS = st.text("ab/", max_size=8)
 

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker
-from faststream_outbox.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from tests.metrics.readings import PrometheusReading
 from tests.tables import all_existing
 

@@ -9,7 +9,7 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.outcomes.retry import ConstantRetry, NoRetry
+from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Retry
 from tests.metrics.readings import Reading
 from tests.queue.rig import Rig

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from faststream_outbox.errors import InvalidOption
-from faststream_outbox.outcomes.delay import LONGEST_DELAY_SECONDS
-from faststream_outbox.outcomes.retry import (
+from faststream_outbox._internal.outcomes.delay import LONGEST_DELAY_SECONDS
+from faststream_outbox._internal.outcomes.retry import (
     DEFAULT_RETRY,
     ConstantRetry,
     ExponentialRetry,
@@ -22,6 +21,7 @@ from faststream_outbox.outcomes.retry import (
     check_strategy,
     next_delay,
 )
+from faststream_outbox.errors import InvalidOption
 from tests.cases import each
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, create_
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, registry, scoped_session, sessionmaker
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import publish, publish_sync
 from faststream_outbox.schema import make_outbox_table
 from tests.publish.conftest import Rows

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from tests.publish.conftest import Rows
 from tests.publish.ways import Way
 

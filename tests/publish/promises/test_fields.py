@@ -12,11 +12,11 @@ from psycopg.rows import dict_row
 from sqlalchemy import URL, Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.events.types import Published
+from faststream_outbox._internal.schema.names import PAUSED
 from faststream_outbox.events import Events
-from faststream_outbox.events.types import Published
 from faststream_outbox.publish import publish, publish_sync
-from faststream_outbox.schema.names import PAUSED
 from tests.publish.conftest import Rows
 from tests.publish.ways import plain
 

@@ -8,7 +8,7 @@ from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool, StaticPool
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.publish import cancel_timer, publish
 from tests.log.opened import delivered, opened

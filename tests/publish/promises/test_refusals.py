@@ -10,7 +10,7 @@ from sqlalchemy import MetaData, Table, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import InvalidMessage, OutboxError
 from faststream_outbox.publish import publish, publish_sync
 from faststream_outbox.schema import make_outbox_table
@@ -168,7 +168,7 @@ async def test_refused_message_begins_no_transaction(engine: AsyncEngine, table:
 async def test_call_that_is_too_large_is_refused(
     engine: AsyncEngine, table: Table, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.publish.rows.MAX_BODY_BYTES", 100)
+    monkeypatch.setattr("faststream_outbox._internal.publish.rows.MAX_BODY_BYTES", 100)
     half = Envelope(queue="orders", body=b"x" * 60)
     async with engine.begin() as connection:
         with pytest.raises(InvalidMessage, match="bytes"):

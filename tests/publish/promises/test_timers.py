@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.envelope import Envelope, TimerConflict
+from faststream_outbox._internal.envelope import Envelope, TimerConflict
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 from faststream_outbox.publish import cancel_timer, publish
 from tests.publish.conftest import Rows

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.queue.admin.dead_letters import Replay
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.queue import DeadLetters, Selection
-from faststream_outbox.queue.admin.dead_letters import Replay
 from tests.cases import case
 from tests.queue.rig import Rig
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.planning.claim_plan import (
+from faststream_outbox._internal.queue.options import WorkerOptions
+from faststream_outbox._internal.queue.planning.claim_plan import (
     FEW_LANES,
     JITTER,
     KEEP_LANE_SECONDS,
@@ -11,8 +11,8 @@ from faststream_outbox.queue.planning.claim_plan import (
     LaneName,
     next_interval,
 )
-from faststream_outbox.queue.planning.lanes import NEVER
-from faststream_outbox.wakeup.hint import Hint
+from faststream_outbox._internal.queue.planning.lanes import NEVER
+from faststream_outbox._internal.wakeup.hint import Hint
 
 OPTIONS = WorkerOptions(min_fetch_interval=1.0, max_fetch_interval=8.0)
 

@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import URL, Table
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.queue.planning import horizon as horizons
+from faststream_outbox._internal.queue.planning.horizon import Horizon
+from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.queue.planning import horizon as horizons
-from faststream_outbox.queue.planning.horizon import Horizon
 from faststream_outbox.schema import Names
-from faststream_outbox.sql import Statement, statements
-from faststream_outbox.wakeup.hint import Hint
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 

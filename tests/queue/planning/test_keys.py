@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from faststream_outbox.queue.planning.keys import LOW_PRIORITY_TURN, Key, KeyRing
+from faststream_outbox._internal.queue.planning.keys import LOW_PRIORITY_TURN, Key, KeyRing
 
 KEYS: list[Key] = [(queue, key) for queue in ("orders", "mails") for key in "abc"]
 

@@ -4,7 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from faststream_outbox.queue.planning.lanes import AFTER_ALL_IDS, BEFORE_ALL_IDS, BEGINNING, GRACE, NEVER, Lane
+from faststream_outbox._internal.queue.planning.lanes import (
+    AFTER_ALL_IDS,
+    BEFORE_ALL_IDS,
+    BEGINNING,
+    GRACE,
+    NEVER,
+    Lane,
+)
 
 SERVER_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAST = (datetime(2026, 3, 1, 11, tzinfo=UTC), 42)

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
@@ -116,7 +116,7 @@ class TestRefused:
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Poison hurts only itself, also where the table has a rule of its own."""
-        monkeypatch.setattr("faststream_outbox.queue.refusal.APART_SECONDS", 0.1)
+        monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 0.1)
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         worker = rig.worker(failing, retry_strategy=NoRetry(), max_workers=10)
         await rig.put("a", "poison", "b", "c")
@@ -130,7 +130,7 @@ class TestRefused:
     async def test_a_message_is_parked_although_the_connection_breaks_at_that_moment(
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from faststream_outbox.connections.dedicated import DedicatedConnection
+        from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 
         fetch, broken = DedicatedConnection.fetch, []
 
@@ -141,7 +141,7 @@ class TestRefused:
             return await fetch(connection, statement, values)  # type: ignore[arg-type]
 
         monkeypatch.setattr(DedicatedConnection, "fetch", breaking)
-        monkeypatch.setattr("faststream_outbox.queue.refusal.APART_SECONDS", 0.1)
+        monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 0.1)
         await rig.sql("alter table {d} add constraint none_at_all check (false)")
         await rig.work(failing, retry_strategy=NoRetry())
         await rig.put("a")

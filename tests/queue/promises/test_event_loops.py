@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.pool import NullPool
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
-from faststream_outbox.sql import Statement
 from tests.waiting import eventually
 
 MESSAGES = 20

@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.queue import DONE, Claim, Done, claimer
+from faststream_outbox._internal.queue import claimer
+from faststream_outbox.queue import DONE, Claim, Done
 from tests.queue.rig import Rig
 
 pytestmark = pytest.mark.slow
@@ -93,7 +94,7 @@ class TestPriorities:
         assert 9 in order.priorities[:1000]
 
     async def test_low_ones_get_through_a_flood_of_high_ones(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("faststream_outbox.queue.planning.lanes.PATIENCE", 0.01)
+        monkeypatch.setattr("faststream_outbox._internal.queue.planning.lanes.PATIENCE", 0.01)
         order = Order()
         flood = "insert into {t} (queue, payload, priority) select 'orders', '', 5 from generate_series(1, 3000)"
         await rig.sql(flood)

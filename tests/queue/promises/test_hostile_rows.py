@@ -148,7 +148,7 @@ BEFORE_THE_CALENDAR = [
 async def test_rows_due_before_the_calendar_are_taken_one_after_the_other(
     driver_rig: Rig, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.queue.keyed.KEY_WINDOW", 1)
+    monkeypatch.setattr("faststream_outbox._internal.queue.keyed.KEY_WINDOW", 1)
     rig = driver_rig
     handled: list[bytes] = []
 

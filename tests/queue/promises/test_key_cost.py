@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from faststream_outbox import events
+from faststream_outbox._internal.queue.planning.lanes import BEGINNING
 from faststream_outbox.queue import DONE, Claim, Done
-from faststream_outbox.queue.planning.lanes import BEGINNING
 from tests.queue.rig import Cost, Rig
 
 KEYS, EACH = 200, 250

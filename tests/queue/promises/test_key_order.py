@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import text
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.queue.planning.claim_plan import TRY_AGAIN_SECONDS
+from faststream_outbox._internal.sql import Statement
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry, Selection
-from faststream_outbox.queue.planning.claim_plan import TRY_AGAIN_SECONDS
-from faststream_outbox.sql import Statement
 from tests.queue.rig import POLLING, QUIET_SECONDS, Rig
 from tests.waiting import eventually
 

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.schema import CreateSchema, DropSchema
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import cancel_timer, publish
 from faststream_outbox.queue import DONE, Claim, Dead, Outcome, Selection, pause, resume
 from faststream_outbox.schema import make_dlq_table, make_outbox_table, validate_schema

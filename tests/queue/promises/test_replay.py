@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.queue import DONE, Claim, Dead, DeadLetters, NoRetry, Outcome, Replay, Selection
 from tests.queue.rig import Rig
@@ -182,7 +182,7 @@ class TestRate:
             slept.append(seconds)
             await sleep(0)
 
-        monkeypatch.setattr("faststream_outbox.queue.admin.dead_letters.asyncio.sleep", counted)
+        monkeypatch.setattr("faststream_outbox._internal.queue.admin.dead_letters.asyncio.sleep", counted)
         return slept
 
     async def test_without_one_there_is_no_pause(self, rig: Rig, pauses: list[float]) -> None:

@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Sequence
 
 from faststream_outbox import events
-from faststream_outbox.outcomes.outcome import Outcome
-from faststream_outbox.queue import DONE, RELEASE, Claim, clock
-from faststream_outbox.queue.attempt import attempt_batch
+from faststream_outbox._internal.outcomes.outcome import Outcome
+from faststream_outbox._internal.queue import clock
+from faststream_outbox._internal.queue.attempt import attempt_batch
+from faststream_outbox.queue import DONE, RELEASE, Claim
 from tests.queue.claims import claim_of
 from tests.queue.rig import Rig
 from tests.waiting import eventually

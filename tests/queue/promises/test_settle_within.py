@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, SETTLED, Claim, NoRetry, Outcome

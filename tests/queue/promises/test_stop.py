@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import URL
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.queue import DONE, Claim, Done, Worker
 from tests.queue.rig import QUIET_SECONDS, Rig
 from tests.waiting import eventually

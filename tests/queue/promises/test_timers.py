@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done
 from tests.queue.rig import Rig

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.publish import cancel_timer, cancel_timer_sync
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Outcome, Retry
-from faststream_outbox.sql import statements
-from faststream_outbox.wakeup.hint import Hint
 from tests.queue.rig import QUIET_SECONDS, Rig
 from tests.waiting import eventually
 

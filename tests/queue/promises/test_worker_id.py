@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from faststream_outbox import events
-from faststream_outbox.connections.identity import parse_name
+from faststream_outbox._internal.connections.identity import parse_name
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
 from tests.queue.rig import Rig
 from tests.waiting import eventually

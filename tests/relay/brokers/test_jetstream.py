@@ -12,9 +12,9 @@ from nats.aio.client import Client
 from nats.js.api import StreamConfig
 from nats.js.errors import BadRequestError, NoStreamResponseError
 
+from faststream_outbox._internal.relay.brokers.jetstream import Confirms, Outgoing
+from faststream_outbox._internal.relay.message import RelayMessage
 from faststream_outbox.events import Died, RelayDown
-from faststream_outbox.relay.brokers.jetstream import Confirms, Outgoing
-from faststream_outbox.relay.message import RelayMessage
 from tests.broker.topics.stage import Stage
 from tests.relay.publishing import is_empty, publish
 from tests.servers.nats_server import NatsServer
@@ -161,7 +161,7 @@ async def test_what_a_stream_refuses_is_a_dead_letter(stage: Stage, nats: NatsBr
 async def test_stream_that_does_not_answer_is_an_outage(
     stage: Stage, nats: NatsBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox.relay.brokers.nats.CONFIRM_SECONDS", 0.1)
+    monkeypatch.setattr("faststream_outbox._internal.relay.brokers.nats.CONFIRM_SECONDS", 0.1)
     stage.broker.relay("orders", to=nats.publisher("shop.orders", stream="shop"))
     async with FastStream(stage.broker, nats, logger=None):
         await client.jetstream().delete_stream("shop")

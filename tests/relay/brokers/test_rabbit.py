@@ -12,10 +12,10 @@ from faststream import FastStream
 from faststream.rabbit import ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
 from faststream.rabbit.annotations import RabbitMessage
 
+from faststream_outbox._internal.relay.brokers.rabbit import REOPEN_SECONDS, RabbitTransport
+from faststream_outbox._internal.relay.message import RelayMessage
+from faststream_outbox._internal.relay.transport import SENT, Refused
 from faststream_outbox.events import Died
-from faststream_outbox.relay.brokers.rabbit import REOPEN_SECONDS, RabbitTransport
-from faststream_outbox.relay.message import RelayMessage
-from faststream_outbox.relay.transport import SENT, Refused
 from tests.broker.topics.stage import Stage
 from tests.relay.publishing import is_empty, own_id, publish
 from tests.waiting import eventually

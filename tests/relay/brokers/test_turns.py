@@ -2,7 +2,7 @@
 
 import asyncio
 
-from faststream_outbox.relay.brokers.turns import Turns
+from faststream_outbox._internal.relay.brokers.turns import Turns
 from tests.waiting import eventually
 
 

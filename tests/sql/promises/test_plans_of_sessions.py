@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from faststream_outbox.connections.caller import CallerConnection
-from faststream_outbox.sql import statements
+from faststream_outbox._internal.connections.caller import CallerConnection
+from faststream_outbox._internal.sql import statements
 from tests.sql.asked import Question, questions
 from tests.sql.states import State, emptied
 

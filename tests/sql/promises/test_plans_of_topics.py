@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from faststream_outbox.overview.topics import KEYS, LEAST_COUNTED, LEAST_KEYS, MOST_COUNTED
+from faststream_outbox._internal.overview.topics import KEYS, LEAST_COUNTED, LEAST_KEYS, MOST_COUNTED
 from tests.sql.plans import PlanMode
 from tests.sql.promises.test_plans_of_log import MESSAGES, PER_TICK, Million, mode
 from tests.sql.promises.test_plans_of_log import million as million_messages

@@ -11,12 +11,12 @@ from sqlalchemy import URL, NullPool, Table, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.wakeup.hint import NAMED, Hint, parsed, payloads
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish, publish_sync
-from faststream_outbox.schema.names import Names
-from faststream_outbox.wakeup.hint import NAMED, Hint, parsed, payloads
-from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.publish.ways import plain
 from tests.wakeup.conftest import Channel
 from tests.wakeup.test_listener import OURSELVES, listening, ready

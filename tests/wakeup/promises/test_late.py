@@ -13,11 +13,12 @@ import pytest
 from sqlalchemy import URL, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.connections.dedicated import DedicatedConnection
-from faststream_outbox.envelope import Envelope
-from faststream_outbox.publish import publish, rows
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.publish import rows
+from faststream_outbox._internal.sql import Statement
+from faststream_outbox.publish import publish
 from faststream_outbox.queue import Claim
-from faststream_outbox.sql import Statement
 from tests.publish.ways import plain
 from tests.wakeup.conftest import asleep
 

@@ -17,14 +17,14 @@ from sqlalchemy import URL, Engine, Table, event
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.events.types import ConnectionLost, LoopCrashed
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.wakeup.hint import parsed
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Event, Events
-from faststream_outbox.events.types import ConnectionLost, LoopCrashed
 from faststream_outbox.publish import publish, publish_sync
 from faststream_outbox.queue import Claim
-from faststream_outbox.schema.names import Names
-from faststream_outbox.wakeup.hint import parsed
-from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.publish.ways import plain
 from tests.wakeup.conftest import Channel, asleep
 
@@ -36,7 +36,7 @@ ANOTHER_PROCESS = """
 import asyncio, sys
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import OutboxClient
 from faststream_outbox.schema import make_outbox_table

@@ -10,16 +10,16 @@ from sqlalchemy import URL, Table, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool, StaticPool
 
-from faststream_outbox.envelope import Envelope
+from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.wakeup import notifier as module
+from faststream_outbox._internal.wakeup.hint import Hint, Notice
+from faststream_outbox._internal.wakeup.notifier import Notifier
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Events
-from faststream_outbox.events.types import ConnectionLost, ConnectionRestored
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
-from faststream_outbox.schema.names import Names
-from faststream_outbox.wakeup import notifier as module
-from faststream_outbox.wakeup.hint import Hint, Notice
-from faststream_outbox.wakeup.notifier import Notifier
-from faststream_outbox.wakeup.wakeups import Wakeups
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel
 

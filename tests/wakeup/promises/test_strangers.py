@@ -8,11 +8,18 @@ from hypothesis import strategies as st
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.events.types import ConnectionLost
-from faststream_outbox.queue.options import WorkerOptions
-from faststream_outbox.queue.planning.claim_plan import MOST_UNSEEN_LANES, ClaimPlan
-from faststream_outbox.wakeup.hint import HIGHEST_ID, LONGEST_DUE_IN, MOST_COUNTED, MOST_PRIORITIES, Hint, parsed
-from faststream_outbox.wakeup.watcher import MOST_AHEAD, SequenceTracker
+from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.queue.options import WorkerOptions
+from faststream_outbox._internal.queue.planning.claim_plan import MOST_UNSEEN_LANES, ClaimPlan
+from faststream_outbox._internal.wakeup.hint import (
+    HIGHEST_ID,
+    LONGEST_DUE_IN,
+    MOST_COUNTED,
+    MOST_PRIORITIES,
+    Hint,
+    parsed,
+)
+from faststream_outbox._internal.wakeup.watcher import MOST_AHEAD, SequenceTracker
 from tests.cases import each
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel, asleep

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import URL, Table, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.events.types import ListenerLost, ListenerReady
+from faststream_outbox._internal.events.types import ListenerLost, ListenerReady
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from tests.publish.ways import plain
 from tests.sql.tls import Certificates, Front, front, make_certificates

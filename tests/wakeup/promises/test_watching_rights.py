@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import URL, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox.events.types import ConnectionLost
+from faststream_outbox._internal.events.types import ConnectionLost
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
 from tests.waiting import eventually
 

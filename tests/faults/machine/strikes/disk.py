@@ -18,7 +18,7 @@ from random import Random
 
 import psycopg
 
-from faststream_outbox.testing.programs import server_account
+from faststream_outbox._internal.testing.programs import server_account
 from tests.faults.machine.strikes.strike import PRIMARY, TABLE, Cast, NotHere, Strike, linger
 from tests.faults.machine.world import OUTBOX, World
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from faststream_outbox.connections.identity import parse_name
+from faststream_outbox._internal.connections.identity import parse_name
 from tests.faults.machine.pair import APPLICATION
 from tests.faults.machine.strikes.strike import PRIMARY, Cast, NotNow, Strike, linger
 from tests.faults.machine.world import World

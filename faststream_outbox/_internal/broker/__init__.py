@@ -1,0 +1,1 @@
+"""The FastStream adapter: broker, routers and messages."""

@@ -1,0 +1,267 @@
+"""What the broker does around every message, outside of all middlewares of the application.
+
+Keeps the failure, so that it can be stored with a dead letter. Opens the transaction of a transactional
+subscriber before the message is parsed, and ends it after what the handler returned was published:
+the handler's writes, the messages that it published and the end of its own message commit together.
+Passes inbound headers on to publishers, where a subscriber asks for that, and the message's id to those of
+other brokers. What could not be forwarded because the other broker has stopped is given back.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, cast
+
+from faststream import AckPolicy, BaseMiddleware
+from faststream.exceptions import AckMessage, HandlerException, SkipMessage
+from faststream.message import StreamMessage
+from faststream.response import PublishCommand
+from faststream.types import AsyncFunc
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox._internal.broker.context import SESSION
+from faststream_outbox._internal.broker.forwarding import MESSAGE_ID, NATS_MESSAGE_ID, carry_id
+from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Received
+from faststream_outbox._internal.broker.response import OutboxPublishCommand, OutboxResponse
+from faststream_outbox._internal.connections.caller import end
+from faststream_outbox._internal.connections.isolation import is_conflict
+from faststream_outbox._internal.log.message import EVENT_ID
+from faststream_outbox._internal.outcomes.limited import overdue
+from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry
+from faststream_outbox._internal.queue.options import WorkerOptions
+from faststream_outbox._internal.service import unbroken
+
+# Ids too: they are the inbound message's own, and a second message under one of them would be a duplicate.
+_OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID, MESSAGE_ID, NATS_MESSAGE_ID)
+
+
+class Consuming(Protocol):
+    """What is asked of the subscriber whose message it is."""
+
+    is_transactional: bool
+    is_stopping: bool
+    propagates_headers: bool
+    options: WorkerOptions
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        """What a handler's end means."""
+        ...
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether the handler decides alone."""
+        ...
+
+    @property
+    def can_forward(self) -> bool:
+        """Whether the brokers run that handlers forward to."""
+        ...
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler."""
+        ...
+
+    async def begin_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+        """Begin a handler's own transaction."""
+        ...
+
+    async def settle_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+        """Finish messages in a handler's own transaction."""
+        ...
+
+    async def commit(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+        """Commit a handler's own transaction."""
+        ...
+
+    def conflicted(self) -> None:
+        """A handler's transaction was in conflict with another one."""
+        ...
+
+
+def claims_of(raw: object) -> list[Received]:
+    """The claims or deliveries behind a raw message: one, or a batch of them."""
+    if isinstance(raw, Received):
+        return [raw]
+    return [claim for claim in raw if isinstance(claim, Received)] if isinstance(raw, list | tuple) else []
+
+
+def take_back_ack(raw: object, error: Exception) -> None:
+    """Let a message come again that its handler has acked, because what it returned could not be published."""
+    for claim in claims_of(raw):
+        if isinstance(claim.decision, Done):
+            claim.decision = Retry(error=error)
+
+
+def pass_headers_on(cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "Consuming | None") -> None:
+    """Give a response without headers those of the message, where the subscriber asks for that."""
+    has_own = cmd.has_own_headers if isinstance(cmd, OutboxPublishCommand) else bool(cmd.headers)
+    if inbound and subscriber is not None and subscriber.propagates_headers and not has_own:
+        passed_on = {name: value for name, value in inbound.items() if name not in _OURS}
+        cmd.headers = passed_on | (cmd.headers or {})
+
+
+def _take_back(claims: list[Received], *, is_manual: bool) -> None:
+    """Let those of a batch come again whose writes went with those of one that was not finished."""
+    for claim in claims:
+        if isinstance(claim.decision, Done) or (claim.decision is None and not is_manual):
+            claim.decision = Retry(0.0, counts=False)
+
+
+def _fail(claims: list[Received]) -> None:
+    """Let those come again that were acknowledged before an error took their writes back."""
+    for claim in claims:
+        if isinstance(claim.decision, Done):
+            claim.decision = Retry(error=claim.error)
+
+
+class OutboxMiddleware(BaseMiddleware):
+    """One message's failure, transaction and headers."""
+
+    __slots__ = ("_inbound", "_session", "_token")
+
+    def __init__(self, msg: Any | None, /, *, context: Any) -> None:
+        super().__init__(msg, context=context)
+        self._session: AsyncSession | None = None
+        self._token: Any = None
+        self._inbound: dict[str, Any] | None = None
+
+    def _subscriber(self) -> "Consuming | None":
+        return cast("Consuming | None", self.context.get_local("handler_"))
+
+    async def on_receive(self) -> None:
+        """Open the transaction of a transactional subscriber."""
+        subscriber = self._subscriber()
+        if self.msg is not None and subscriber is not None and subscriber.is_transactional:
+            session = subscriber.open_session()
+            claims = claims_of(self.msg)
+            try:
+                await subscriber.begin_within(session, claims)
+            except BaseException as error:
+                for claim in claims:
+                    claim.error = error
+                # Nobody calls `after_processed` where this raises.
+                await session.close()
+                raise
+            self._session = session
+            self._token = self.context.set_local(SESSION, session)
+
+    async def consume_scope(self, call_next: AsyncFunc, msg: StreamMessage[Any]) -> Any:
+        """Remember the headers for publishers, and let a response with a queue of its own find its publisher."""
+        self._inbound = msg.headers
+        result = await call_next(msg)
+        if isinstance(result, OutboxResponse) and not msg.reply_to:
+            # Only then does FastStream ask for the publisher of a response.
+            msg.reply_to = result.queue
+        return result
+
+    async def publish_scope(self, call_next: AsyncFunc, cmd: PublishCommand) -> Any:
+        """Pass inbound headers on, where a subscriber asks for that and the response has none."""
+        pass_headers_on(cmd, self._inbound, self._subscriber())
+        if not isinstance(cmd, OutboxPublishCommand) and isinstance(self.msg, Received):
+            carry_id(cmd, self.msg, getattr(self._subscriber(), "group", None))
+        try:
+            return await call_next(cmd)
+        except Exception as error:
+            take_back_ack(self.msg, error)
+            raise
+
+    async def after_processed(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> bool | None:
+        """Keep the failure; commit or roll back."""
+        cut_off = self._cut_off(exc_val)
+        if exc_val is None and self._session is None and cut_off is None:
+            return False
+        claims = claims_of(self.msg)
+        was_cut_off = cut_off is not None and any(claim.decision is None for claim in claims)
+        if cut_off is not None and was_cut_off:
+            for claim in claims:
+                claim.decide(cut_off)
+        subscriber = self._subscriber()
+        if isinstance(exc_val, HandlerException) and subscriber is not None:
+            self._note_instruction(exc_val, claims, subscriber)
+        elif exc_val is not None:
+            for claim in claims:
+                claim.error = exc_val
+            self._note_conflict(exc_val)
+            if subscriber is not None and not subscriber.can_forward:
+                for claim in claims:
+                    if claim.decision is None or isinstance(claim.decision, Retry):
+                        claim.decision = RELEASE
+        if self._session is not None:
+            is_done = (exc_val is None and not was_cut_off) or isinstance(exc_val, AckMessage)
+            await self._end_transaction(claims, is_done=is_done)
+        return False
+
+    @staticmethod
+    def _note_instruction(raised: HandlerException, claims: list[Received], subscriber: "Consuming") -> None:
+        """Heed what FastStream leaves to the broker: nobody else says what becomes of these messages."""
+        for claim in claims:
+            if subscriber.is_manual:
+                claim.error = raised
+            elif isinstance(raised, SkipMessage):
+                # As a message comes again that nobody has acknowledged.
+                claim.decide(Retry(subscriber.options.lease_ttl_seconds, counts=False))
+
+    def _cut_off(self, error: BaseException | None) -> Release | Retry | None:
+        """What becomes of a message whose handler was cancelled and ended otherwise: nobody knows how far it got."""
+        subscriber, task = self._subscriber(), asyncio.current_task()
+        if subscriber is None or task is None or not task.cancelling():
+            return None
+        if isinstance(error, HandlerException | asyncio.CancelledError):
+            # The first decides, and of the other one the engine knows what it means.
+            return None
+        if subscriber.is_stopping:
+            return STOPPED
+        late = overdue()
+        if late is None:
+            return None
+        late.__cause__ = error
+        return Retry(error=late)
+
+    def _note_conflict(self, error: BaseException) -> None:
+        subscriber = self._subscriber()
+        if self._session is not None and subscriber is not None and is_conflict(error):
+            subscriber.conflicted()
+
+    async def _end_transaction(self, claims: list[Received], *, is_done: bool) -> None:
+        session, subscriber = self._session, self._subscriber()
+        assert session is not None
+        assert subscriber is not None
+        self.context.reset_local(SESSION, self._token)
+        try:
+            # A handler that decided otherwise by hand, or under MANUAL not at all, has not finished its message.
+            decided = [claim.decision for claim in claims]
+            finished = all(
+                isinstance(decision, Done) or (decision is None and not subscriber.is_manual) for decision in decided
+            )
+            if not (is_done and finished):
+                end(session)
+                await session.rollback()
+                if is_done and len(claims) > 1:
+                    _take_back(claims, is_manual=subscriber.is_manual)
+                elif not is_done and subscriber.ack_policy is not AckPolicy.ACK:
+                    _fail(claims)
+                return
+            try:
+                await subscriber.settle_within(session, claims)
+                end(session)
+                await unbroken(subscriber.commit(session, claims))
+            except BaseException as error:
+                if all(claim.decision is SETTLED for claim in claims):
+                    # Cancelled just when it had committed.
+                    raise
+                # Whatever was decided did not come about: a failed attempt.
+                for claim in claims:
+                    claim.error = error
+                    claim.decision = Retry(error=error)
+                self._note_conflict(error)
+                await session.rollback()
+                raise
+        finally:
+            end(session)
+            await session.close()

@@ -1,0 +1,94 @@
+"""What a topic's subscriber may ask for: names and options, checked at the line that registers it.
+
+An option that means nothing for a topic is refused, not ignored. Called by the registrator.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+from faststream.exceptions import IncorrectState
+
+from faststream_outbox._internal.log.options import CRASH_LIMIT, MAX_DEFERRED
+from faststream_outbox._internal.log.sharing.slots import SLOTS, checked_group, checked_uri, matches, prefix_of
+from faststream_outbox._internal.queue.options import WorkerOptions
+from faststream_outbox._internal.schema.log_tables import LogTables
+from faststream_outbox.errors import InvalidOption, InvalidOptionType
+
+WITHOUT_LOG = (
+    "Topics need the log's tables and an engine: OutboxBroker(engine, outbox_table=…, "
+    "log_tables=make_log_tables(metadata, 'outbox_log'))."
+)
+
+
+def check_log_tables(tables: LogTables | None) -> None:
+    """Refuse a topic where there is no table for it, also in tests."""
+    if tables is None:
+        raise IncorrectState(WITHOUT_LOG)
+
+
+def checked_topics(topic: object, group: object, queues: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of the topics that a group reads: one or several, of which none holds another."""
+    if queues:
+        msg = f"A subscriber reads queues ({queues!r}) or a topic ({topic!r}), not both: register two."
+        raise InvalidOption(msg)
+    if group is None:
+        msg = f"A subscriber of a topic needs a group: subscriber(topic={topic!r}, group='billing'). Each reads all."
+        raise InvalidOptionType(msg)
+    checked_group(group)
+    if not isinstance(topic, list | tuple):
+        return (checked_uri(topic, "topic"),)
+    names = tuple(checked_uri(each, "topic") for each in topic)
+    if not names:
+        msg = "A list of topics has at least one: subscriber(topic=['orders', 'returns'], group='billing')."
+        raise InvalidOption(msg)
+    for one, other in permutations(names, 2):
+        if matches(one, other) or prefix_of(one) == prefix_of(other):
+            msg = f"Messages of topic {one!r} would be handled twice: {other!r} holds it already. Leave it out."
+            raise InvalidOption(msg)
+    return names
+
+
+def check_only_topics(group: object, start: object, max_deferred: object) -> None:
+    """Refuse what means nothing without a topic."""
+    for name, value, usual in (("start", start, "earliest"), ("max_deferred", max_deferred, MAX_DEFERRED)):
+        if value != usual:
+            msg = f"{name}={value!r} is for topics: a queue's message is taken once, whenever it came. Leave it out."
+            raise InvalidOption(msg)
+    if group is not None:
+        msg = f"group={group!r} is for topics: subscriber(topic=…, group={group!r}). Workers share a queue anyway."
+        raise InvalidOption(msg)
+
+
+def check_priority(topic: str | None, priority: int) -> None:
+    """Refuse a publisher that every message of would be refused."""
+    if topic is not None and priority:
+        msg = "A topic takes no priority: every group reads its messages in the order of their commits. Use a queue."
+        raise InvalidOption(msg)
+
+
+def checked_crash_limit(given: int | None, topic: object) -> int:
+    """How many processes may die with a message: each costs a topic's slots a lease, but a queue next to nothing."""
+    if given is not None:
+        return given
+    return WorkerOptions().crash_limit if topic is None else CRASH_LIMIT
+
+
+def check_topic_options(options: WorkerOptions, *, has_hook: bool) -> None:
+    """Refuse what a topic does not have."""
+    usual = WorkerOptions()
+    reasons = {
+        "max_deliveries": "count attempts with retry_strategy",
+        "on_undecided": "an undecided message is tried again",
+        "on_lease_lost": "an outcome without its lease is not written",
+        "batch_wait": "a batch is what is there",
+    }
+    for name, reason in reasons.items():
+        if getattr(options, name) != getattr(usual, name):
+            msg = f"{name} means nothing for a topic: {reason}."
+            raise InvalidOption(msg)
+    if has_hook:
+        msg = "on_terminal_failure means nothing for a topic: listen to the event Died, and see Outbox.parked."
+        raise InvalidOption(msg)
+    if options.max_workers > SLOTS:
+        msg = f"max_workers of a topic is at most {SLOTS}, the number of its slots, not {options.max_workers}."
+        raise InvalidOption(msg)

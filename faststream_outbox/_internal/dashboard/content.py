@@ -1,0 +1,160 @@
+"""What a message says, as it is shown: decoded, pretty-printed, and without what a redactor takes out.
+
+Numbers keep every digit. A redactor that fails hides everything: what it would have taken out is not known. Used by
+the screens that show messages.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Any
+
+from faststream_outbox._internal.options import check_text
+
+logger = logging.getLogger("faststream_outbox.dashboard")
+
+LONGEST = 100_000
+"""Characters of a body that are shown."""
+HIDDEN = "hidden"
+_BYTES_SHOWN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a redactor gets, and gives back changed."""
+
+    place: str
+    """The queue, or the topic's URI."""
+    key: str | None
+    body: Any
+    """What JSON says, with `Decimal` for numbers that have a point; a str for other text, or bytes."""
+    headers: Mapping[str, Any]
+    error: str | None = None
+    traceback: str | None = None
+
+
+Redact = Callable[[Content], Content | None]
+"""Takes out what must not be seen; None hides body, headers, error and traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A content as text."""
+
+    body: str
+    kind: str
+    """"JSON", "text", "bytes" or "hidden"."""
+    headers: Sequence[tuple[str, str]]
+    error: str | None
+    traceback: str | None
+    is_hidden: bool = False
+    is_cut: bool = False
+    size: int = 0
+
+
+def decoded(payload: object) -> Any:
+    """A body as Python knows it: JSON if it is some, else text, else bytes."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        raw = bytes(payload)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            return raw
+        try:
+            return json.loads(text, parse_float=Decimal)
+        except (ValueError, RecursionError):
+            return text
+    return payload
+
+
+def shown(content: Content, redact: Redact | None, *, may_read: bool = True, size: int = 0) -> Shown:
+    """A content as text, after the redactor."""
+    if not may_read:
+        return Shown("", HIDDEN, (), None, None, is_hidden=True, size=size)
+    redacted: Content | None = content
+    if redact is not None:
+        try:
+            redacted = redact(content)
+        except Exception:
+            logger.exception("The redactor failed on a message of %r; it is hidden.", content.place)
+            return Shown("", HIDDEN, (), None, None, is_hidden=True, size=size)
+    if redacted is None:
+        return Shown("", HIDDEN, (), None, None, is_hidden=True, size=size)
+    text, kind = _text_of(redacted.body)
+    headers = [
+        (str(name), value if isinstance(value, str) else pretty(value)) for name, value in redacted.headers.items()
+    ]
+    cut = text[:LONGEST]
+    return Shown(cut, kind, headers, redacted.error, redacted.traceback, is_cut=len(cut) < len(text), size=size)
+
+
+def _text_of(body: object) -> tuple[str, str]:
+    if isinstance(body, bytes):
+        return _hexdump(body[:_BYTES_SHOWN]), "bytes"
+    if isinstance(body, str):
+        return body, "text"
+    return pretty(body), "JSON"
+
+
+def pretty(value: Any, indent: int = 0) -> str:
+    """JSON with every digit of its numbers, two spaces a level."""
+    inner, outer = "  " * (indent + 1), "  " * indent
+    match value:
+        case Mapping() if value:
+            lines = [f"{inner}{_string(str(name))}: {pretty(each, indent + 1)}" for name, each in value.items()]
+            return "{\n" + ",\n".join(lines) + f"\n{outer}}}"
+        case list() | tuple() if value:
+            return "[\n" + ",\n".join(inner + pretty(each, indent + 1) for each in value) + f"\n{outer}]"
+        case Decimal():
+            return str(value)
+        case Mapping():
+            return "{}"
+        case _:
+            return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _hexdump(raw: bytes) -> str:
+    lines = []
+    for start in range(0, len(raw), 16):
+        part = raw[start : start + 16]
+        readable = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {readable}")
+    return "\n".join(lines)
+
+
+def hide_fields(*patterns: str, mask: str = "•••") -> Redact:
+    """A redactor that masks the values of these fields of JSON bodies and headers, at any depth.
+
+    patterns: names of fields, whatever their case; `*` stands for anything, as in "card_*".
+    mask: what is shown instead.
+
+    A body that is no JSON has no fields to find, so it is hidden; errors and tracebacks may quote any of it, so
+    tracebacks are too.
+    """
+    for pattern in patterns:
+        check_text("each of patterns", pattern)
+    lowered = [pattern.lower() for pattern in patterns]
+
+    def is_secret(name: object) -> bool:
+        return any(fnmatchcase(str(name).lower(), pattern) for pattern in lowered)
+
+    def masked(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: mask if is_secret(name) else masked(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [masked(each) for each in value]
+        return value
+
+    def redact(content: Content) -> Content | None:
+        if isinstance(content.body, str | bytes):
+            return None
+        return replace(content, body=masked(content.body), headers=masked(content.headers), traceback=None)
+
+    return redact

@@ -1,0 +1,152 @@
+"""Groups of topics: how far behind, who reads which slots, and what operators do: pause, seek, delete."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from uuid import UUID
+
+from starlette.responses import Response
+
+from faststream_outbox._internal.dashboard.guard import Refused
+from faststream_outbox._internal.dashboard.page import Done, Page
+from faststream_outbox._internal.dashboard.trouble import INVALID, describe
+from faststream_outbox._internal.log.admin.groups import GroupStatus
+from faststream_outbox._internal.log.admin.positions import Place
+from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox.errors import InvalidOption, UnknownName
+
+PLACES = (
+    ("latest", "The end", "Skip everything that is unread. Only what is published from now on is read."),
+    ("earliest", "The beginning", "Read everything again that retention has kept."),
+    ("time", "A time", "Read again, or skip, to the first message published at this time (UTC)."),
+    ("event", "A message", "The message with this event_id is the next one."),
+)
+
+
+async def show(page: Page) -> Response:
+    """All groups, and the transactions that keep gaps open."""
+    _check(page)
+    sample = await page.house.monitor.sample()
+    gaps = await page.ask(page.source.overview.gaps())
+    typed = page.query("q") or ""
+    found = [group for group in sample.groups if typed.lower() in f"{group.group} {group.uri}".lower()]
+    return page.render(
+        "groups.html", sample=sample, groups=found, gaps=gaps, typed=typed, history=page.house.monitor.history
+    )
+
+
+async def show_one(page: Page) -> Response:
+    """One group and its slots."""
+    group, uri = _named(page)
+    status = await _status(page, group, uri)
+    slots = await page.ask(page.source.overview.slots(group, uri))
+    owners = sorted({slot.owner_id for slot in slots.value or () if slot.owner_id is not None})
+    return page.render(
+        "group.html",
+        status=status,
+        slots=slots,
+        owners={owner: number % 6 for number, owner in enumerate(owners)},
+        history=page.house.monitor.history,
+    )
+
+
+def _check(page: Page) -> None:
+    if page.source.tables.log_tables is None:
+        raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
+
+
+def _named(page: Page) -> tuple[str, str]:
+    _check(page)
+    # The group without a name is one too.
+    return page.request.query_params.get("group", ""), page.request.query_params.get("uri", "")
+
+
+async def _status(page: Page, group: str, uri: str) -> GroupStatus:
+    try:
+        found = await page.source.overview.groups(group)
+    except UnknownName as error:
+        raise Refused(404, "There is no such group", str(error)) from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said on the screen
+        code = 400 if isinstance(error, INVALID) else 503
+        raise Refused(code, "No answer about this group", describe(error)) from None
+    for status in found:
+        if status.uri == uri:
+            return status
+    raise Refused(404, "There is no such group")
+
+
+async def prepare_seek(page: Page) -> Response:
+    """Where a group stands, and where it may go."""
+    group, uri = _named(page)
+    status = await _status(page, group, uri)
+    to = page.query("to")
+    return page.render("seek.html", status=status, places=PLACES, to=to, moment=page.query("moment") or "")
+
+
+async def seek(page: Page) -> Done:
+    """Put a group elsewhere."""
+    form = page.form
+    group, uri, to = form.get("group", ""), form.get("uri", ""), form.get("to", "")
+    _check_typed(page, group, "Nothing was changed")
+    place = _place(to, form)
+    cursor = await page.source.seek(place, group, uri)
+    page.house.monitor.forget()
+    target: dict[str, object] = {"group": group, "uri": uri, "to": str(place), "cursor": tuple(cursor)}
+    said = f"{group or 'The group'} goes on behind tick {cursor.tick}, position {cursor.position}."
+    return Done(said, target, page.url("/group", group=group, uri=uri))
+
+
+def _place(to: str, form: Mapping[str, str]) -> Place:
+    if to in ("earliest", "latest"):
+        return to
+    try:
+        if to == "time":
+            moment = datetime.fromisoformat(form.get("moment", ""))
+            return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        if to == "event":
+            return UUID(form.get("event_id", ""))
+        if to == "cursor":
+            return Cursor(int(form.get("tick", "")), int(form.get("position", "")))
+    except ValueError:
+        pass
+    msg = "Say where to: the beginning, the end, a time such as 2026-03-01T12:30, or the event_id of a message."
+    raise InvalidOption(msg)
+
+
+async def prepare_delete(page: Page) -> Response:
+    """What would be forgotten with a group."""
+    group, uri = _named(page)
+    return page.render("delete.html", status=await _status(page, group, uri))
+
+
+async def delete(page: Page) -> Done:
+    """Forget a group."""
+    group, uri, is_forced = page.form.get("group", ""), page.form.get("uri", ""), page.form.get("force") == "yes"
+    _check_typed(page, group, "Nothing was deleted")
+    ended = await page.source.topics.groups.delete(group, uri, force=is_forced)
+    page.house.monitor.forget()
+    target: dict[str, object] = {"group": group, "uri": uri, "force": is_forced, "ended": ended}
+    return Done(
+        f"{group or 'The group'} is deleted, with {ended:,} messages that it had deferred.", target, page.url("/groups")
+    )
+
+
+def _check_typed(page: Page, group: str, consequence: str) -> None:
+    if page.form.get("typed", "").strip() != group.strip():
+        msg = f"{consequence}: to confirm, type the group's name, {group!r}."
+        raise InvalidOption(msg)
+
+
+async def pause(page: Page) -> Done:
+    """Read no more messages of a group."""
+    group, uri = page.form.get("group", ""), page.form.get("uri", "")
+    changed = await page.source.topics.groups.pause(group, uri)
+    page.house.monitor.forget()
+    return Done(f"{group or 'The group'} is paused{'' if changed else ' already'}.", {"group": group, "uri": uri})
+
+
+async def resume(page: Page) -> Done:
+    """Read a group again."""
+    group, uri = page.form.get("group", ""), page.form.get("uri", "")
+    changed = await page.source.topics.groups.resume(group, uri)
+    page.house.monitor.forget()
+    return Done(f"{group or 'The group'} is read{'' if changed else ' already'}.", {"group": group, "uri": uri})

@@ -1,0 +1,136 @@
+"""The inbox around the handlers of a FastStream broker.
+
+The transaction begins when a message was parsed and ends after what its handler returned was published, so that a
+publisher of the outbox is part of it and a failing publisher undoes it; where the answer is kept, it ends before, so
+that nobody hears of what is not committed. FastStream acknowledges after that: its own middleware is the outermost.
+Made by `Inbox.middleware`, one for each message.
+"""
+
+from types import TracebackType
+from typing import Any
+
+from faststream import BaseMiddleware, ContextRepo
+from faststream.exceptions import AckMessage
+from faststream.message import StreamMessage
+from faststream.response import PublishCommand
+from faststream.types import AsyncFunc
+
+from faststream_outbox._internal.inbox.acknowledging import Acknowledging, is_manual
+from faststream_outbox._internal.inbox.examine import examine
+from faststream_outbox._internal.inbox.identity import broker_family, key_of
+from faststream_outbox._internal.inbox.receiver import Receiver
+from faststream_outbox._internal.inbox.receiving import Receiving
+from faststream_outbox._internal.inbox.replay import answer_of, response_of
+from faststream_outbox._internal.inbox.session import SESSION
+from faststream_outbox._internal.inbox.trouble import is_transient, put_off
+from faststream_outbox.errors import InvalidOption
+
+RECEIVING = "inbox_receiving"
+"""Where FastStream's context has the inbox and the raw message that it is about."""
+
+
+class Skipped(AckMessage):
+    """The message was received before; it is acknowledged, and nothing is published."""
+
+
+def is_delivery(context: ContextRepo, message: StreamMessage[Any]) -> bool:
+    """Whether a subscriber handles this message now: not an answer to a request, nor one that a handler asked for."""
+    current: Any = context.get_local("message")
+    return getattr(current, "raw_message", None) is message.raw_message
+
+
+def is_received(context: ContextRepo, inbox: Receiver, message: StreamMessage[Any]) -> bool:
+    """Whether this inbox is about the message already, as where a broker and its router both have the middleware."""
+    of, raw = context.get_local(RECEIVING) or (None, None)
+    return of is inbox and raw is message.raw_message
+
+
+class InboxMiddleware(BaseMiddleware):
+    """One message's transaction."""
+
+    def __init__(self, msg: Any, /, *, context: ContextRepo, inbox: Receiver) -> None:
+        super().__init__(msg, context=context)
+        self._inbox = inbox
+        self._receiving: Receiving | None = None
+        self._acknowledging: Acknowledging | None = None
+        self._tokens: list[tuple[str, Any]] = []
+        self._message: StreamMessage[Any] | None = None
+
+    @property
+    def _subscriber(self) -> Any:
+        return self.context.get_local("handler_")
+
+    async def consume_scope(self, call_next: AsyncFunc, msg: StreamMessage[Any]) -> Any:
+        """Receive the message, and have it handled if it is new."""
+        subscriber, inbox = self._subscriber, self._inbox
+        if subscriber is None or not is_delivery(self.context, msg) or is_received(self.context, inbox, msg):
+            return await call_next(msg)
+        examine(inbox, subscriber)
+        self._message = msg
+        receiving = await inbox.begin(key_of(inbox, msg, subscriber), reads_answer=inbox.keep_response)
+        if receiving.is_over:
+            if receiving.answer is None:
+                raise Skipped
+            inbox.replayed(receiving.key)
+            return response_of(receiving.answer, msg)
+        self._receiving = receiving
+        self._acknowledging = Acknowledging(msg)
+        for name, value in ((SESSION, receiving.session), (RECEIVING, (inbox, msg.raw_message))):
+            self._tokens.append((name, self.context.set_local(name, value)))
+        result = await call_next(msg)
+        if not inbox.keep_response or self._acknowledging.is_refused:
+            return result
+        await receiving.commit(answer_of(result, subscriber))
+        return result if receiving.answer is None else response_of(receiving.answer, msg)
+
+    async def publish_scope(self, call_next: AsyncFunc, cmd: PublishCommand) -> Any:
+        """Let what a handler returns to a publisher of the outbox commit together with the receipt."""
+        command: Any = cmd
+        if self._receiving is not None and broker_family(cmd) == "outbox" and command.session is None:
+            if self._receiving.is_over:
+                msg = "With keep_response an answer is committed first: publish(…, session=session) in the handler."
+                raise InvalidOption(msg)
+            command.session, command.may_commit = self._receiving.session, False
+        return await call_next(cmd)
+
+    async def after_processed(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> bool | None:
+        """Commit or roll back; let FastStream acknowledge after that."""
+        message, receiving, acknowledging = self._message, self._receiving, self._acknowledging
+        if message is None:
+            return False
+        while self._tokens:
+            name, token = self._tokens.pop()
+            self.context.reset_local(name, token)
+        if acknowledging is not None:
+            acknowledging.restore()
+        if isinstance(exc_val, Skipped) or (receiving is None and exc_val is None):
+            if is_manual(self._subscriber):
+                # Nobody else will: the handler did not run.
+                await message.ack()
+            return True
+        try:
+            if receiving is not None and not receiving.is_over:
+                is_done = exc_val is None or isinstance(exc_val, AckMessage)
+                is_refused = acknowledging is not None and acknowledging.is_refused
+                await (receiving.commit() if is_done and not is_refused else receiving.rollback())
+        except BaseException as error:
+            await self._put_off(error, message)
+            raise
+        if acknowledging is not None:
+            await acknowledging.carry_out(is_committed=receiving is not None and receiving.is_committed)
+        if exc_val is not None:
+            await self._put_off(exc_val, message)
+        return False
+
+    async def _put_off(self, error: BaseException, message: StreamMessage[Any]) -> None:
+        if not is_transient(error):
+            return
+        again = await put_off(self._inbox, error)
+        if is_manual(self._subscriber):
+            await message.nack()
+        raise again from error

@@ -1,0 +1,88 @@
+"""The receipts of a table, for operators: how many each consumer has, and to delete what is old.
+
+Counted up to a bound, deleted slice by slice, each a transaction of its own. Used by the command line.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.inbox.options import checked_keep
+from faststream_outbox._internal.inbox.upkeep import SLICE, slice_values
+from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.inbox_rows import Cleaned, Counted, FirstAndLast
+from faststream_outbox._internal.sql.rows import column, named
+
+MOST_CONSUMERS = 1000
+MOST_COUNTED = 100_000
+"""Receipts that are counted of each consumer, and of those that are old."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerReceipts:
+    """How many receipts a consumer has."""
+
+    consumer: str
+    receipts: int
+    is_estimate: bool
+    """Whether there may be more than were counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptCounts:
+    """What is in a table of receipts."""
+
+    consumers: Sequence[ConsumerReceipts]
+    first_received_at: datetime | None
+    last_received_at: datetime | None
+
+
+class Receipts:
+    """The receipts of one table.
+
+    connection: whose statements these are; closed by whoever made it.
+    names: of the table.
+    """
+
+    def __init__(self, connection: DedicatedConnection, names: Names) -> None:
+        self._connection = connection
+        self._sql = statements("inbox", names)
+
+    async def count(self) -> ReceiptCounts:
+        """How many receipts each consumer has, and when the first and the last of them all were written."""
+        values = {"limit": MOST_CONSUMERS, "most": MOST_COUNTED}
+        rows = named(Counted, await self._connection.fetch(self._sql["consumers"], values))
+        (times,) = named(FirstAndLast, await self._connection.fetch(self._sql["first_and_last"], {}))
+        consumers = [ConsumerReceipts(row.consumer, row.receipts, row.receipts >= MOST_COUNTED) for row in rows]
+        return ReceiptCounts(consumers, times.first, times.last)
+
+    async def count_old(self, keep: timedelta) -> int:
+        """How many receipts are older; `MOST_COUNTED` is at least so many."""
+        values = {"age": checked_age(keep), "most": MOST_COUNTED}
+        (old,) = column(await self._connection.fetch(self._sql["count_old"], values))
+        return int(old)
+
+    async def clean(self, keep: timedelta, on_progress: Callable[[int], object] | None = None) -> int:
+        """Delete receipts that are older, of all consumers; how many these were.
+
+        keep: how long receipts stay; a message whose receipt is gone would be handled again, should it come again.
+        on_progress: called with the number so far after each slice.
+        """
+        checked_age(keep)
+        cleaned, after = 0, None
+        while True:
+            rows = await self._connection.fetch(self._sql["clean"], slice_values(keep, after))
+            gone, after = named(Cleaned, rows)[0]
+            cleaned += gone
+            if on_progress is not None:
+                on_progress(cleaned)
+            if gone < SLICE:
+                return cleaned
+
+
+def checked_age(keep: timedelta) -> float:
+    """The seconds of a time that receipts may be kept for."""
+    checked_keep(keep)
+    return keep.total_seconds()

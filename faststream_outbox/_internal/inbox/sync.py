@@ -1,0 +1,215 @@
+"""The inbox for code without an event loop: `with inbox.receive(message_id, source=…) as receipt`.
+
+The same table, the same receipts and the same promises as `Inbox`, with a sync Engine and its Sessions; threads may
+share one. Made by applications.
+"""
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from time import monotonic
+
+from sqlalchemy import Engine, Table
+from sqlalchemy.orm import Session
+
+from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection_sync, end
+from faststream_outbox._internal.connections.isolation import BEGINNINGS, is_conflict
+from faststream_outbox._internal.connections.rights import sqlstate_of
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.events.event_log import write_event_log
+from faststream_outbox._internal.inbox.answer import Answer
+from faststream_outbox._internal.inbox.key import Key
+from faststream_outbox._internal.inbox.options import KEEP, OnConcurrent, check_engine, checked_consumer, checked_keep
+from faststream_outbox._internal.inbox.receipt import SyncReceipt
+from faststream_outbox._internal.inbox.receiving import AUTOCOMMIT, IN_FAILED_TRANSACTION
+from faststream_outbox._internal.inbox.session import BROKEN, ROLLED_BACK, Guard
+from faststream_outbox._internal.inbox.upkeep import SLICE, slice_values
+from faststream_outbox._internal.options import check_choice
+from faststream_outbox._internal.schema.given import check_inbox
+from faststream_outbox._internal.service import pause_after
+from faststream_outbox._internal.sql.inbox_rows import Cleaned, Kept, Turn
+from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.uncertain import LONGEST_PAUSE, is_answered
+from faststream_outbox.errors import BeingHandled, InvalidOption, TransactionEnded
+
+logger = logging.getLogger("faststream_outbox")
+
+
+class SyncInbox:
+    """Lets each message take effect once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        table: Table,
+        *,
+        consumer: str,
+        on_concurrent: OnConcurrent = "wait",
+        keep: timedelta | None = KEEP,
+    ) -> None:
+        """Describe the inbox of a consumer; nothing is connected yet.
+
+        engine: of the database that effects are written to, on psycopg or psycopg2.
+        table: as `make_inbox_table` describes it.
+        consumer: who handles the messages; another consumer of the same messages handles them for itself.
+        on_concurrent: whether a message that comes while its first delivery is being handled waits for that ("wait"),
+            or raises `BeingHandled` at once ("retry").
+        keep: how long receipts stay; they are deleted by `clean`, or by the processes that have an `Inbox`.
+        """
+        check_engine(engine, Engine, "for an AsyncEngine there is Inbox")
+        check_inbox(table)
+        check_choice("on_concurrent", on_concurrent, ("wait", "retry"))
+        self.engine = engine
+        self.table = table
+        self.consumer = checked_consumer(consumer)
+        self.on_concurrent = on_concurrent
+        self.events = Events()
+        write_event_log(self.events, logger)
+        self._keep = checked_keep(keep)
+
+    @contextmanager
+    def receive(self, message_id: object, *, source: str) -> Generator[SyncReceipt]:
+        """Receive a message: the block's writes through `receipt.session` commit with the receipt.
+
+        message_id: what every delivery of the message has, and no other message of the source.
+        source: where it comes from.
+        """
+        key = Key.of(self.consumer, source, message_id)
+        receiving = _Receiving(self, key)
+        session = receiving.begin()
+        if session is None:
+            self.events.emit(events.DuplicateSkipped(key.consumer, key.source, key.message_id))
+            yield SyncReceipt(is_new=False, answer=receiving.answer)
+            return
+        guard = Guard(session)
+        receipt = SyncReceipt(is_new=True, _session=session)
+        try:
+            try:
+                yield receipt
+                guard.check()
+                session.flush()
+                receiving.confirm(session, receipt.answer)
+            finally:
+                guard.release()
+                end(session)
+            receiving.commit(session)
+        finally:
+            session.close()
+        self.events.emit(events.Received(key.consumer, key.source, key.message_id))
+
+    def clean(self) -> None:
+        """Delete receipts that are old enough, slice by slice."""
+        if self._keep is None:
+            return
+        cleaned, after = 0, None
+        while True:
+            with self.engine.begin() as connection:
+                opened = caller_connection_sync(connection, self.table)
+                rows = opened.fetch_sync(opened.sql("inbox", "clean"), slice_values(self._keep, after))
+            gone, after = named(Cleaned, rows)[0]
+            cleaned += gone
+            if gone < SLICE:
+                break
+        if cleaned:
+            self.events.emit(events.ReceiptsCleaned(opened.names.table, cleaned))
+
+
+class _Receiving:
+    """From the receipt to the commit of one message."""
+
+    def __init__(self, inbox: SyncInbox, key: Key) -> None:
+        self.answer: Answer | None = None
+        self._inbox = inbox
+        self._key = key
+        self._values = {**key.values(""), "xid": None}
+
+    def begin(self) -> Session | None:
+        """Write the receipt in a new transaction; None where there is one already."""
+        for left in reversed(range(BEGINNINGS)):
+            session = Session(self._inbox.engine, expire_on_commit=False, close_resets_only=False)
+            try:
+                is_new = self._receive(session)
+            except BaseException as error:
+                session.close()
+                if left and is_conflict(error):
+                    continue
+                raise
+            if is_new:
+                return session
+            session.close()
+            return None
+        raise AssertionError
+
+    def _receive(self, session: Session) -> bool:
+        session.begin()
+        opened = caller_connection_sync(session, self._inbox.table)
+        if opened.is_autocommit:
+            raise InvalidOption(AUTOCOMMIT)
+        self._values |= self._key.values(opened.names.table)
+        turn = self._turn(opened)
+        if not turn.is_ours:
+            turn = self._later(opened)
+        self._values["xid"] = turn.xid
+        if turn.xid is None:
+            kept = named(Kept, opened.fetch_sync(opened.sql("inbox", "kept_response"), self._values))
+            self.answer = Answer.read(kept[0]) if kept else None
+        return turn.xid is not None
+
+    def _turn(self, opened: CallerConnection) -> Turn:
+        return named(Turn, opened.fetch_sync(opened.sql("inbox", "receive"), self._values))[0]
+
+    def _later(self, opened: CallerConnection) -> Turn:
+        key, emit = self._key, self._inbox.events.emit
+        if self._inbox.on_concurrent == "retry":
+            emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, None))
+            msg = (
+                f"Message {key.message_id!r} of {key.source!r} is being handled by another delivery: let it come again."
+            )
+            raise BeingHandled(msg)
+        began = monotonic()
+        opened.fetch_sync(opened.sql("inbox", "wait_turn"), self._values)
+        emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, monotonic() - began))
+        return self._turn(opened)
+
+    def confirm(self, session: Session, answer: Answer | None) -> None:
+        """Make sure that the receipt stands, and that COMMIT will be one: after a failed statement it is a rollback."""
+        opened = caller_connection_sync(session, self._inbox.table)
+        name, more = ("written_by", {}) if answer is None else ("keep_response", answer.values())
+        try:
+            rows = opened.fetch_sync(opened.sql("inbox", name), {**self._values, **more})
+        except Exception as error:
+            if sqlstate_of(error) == IN_FAILED_TRANSACTION:
+                raise TransactionEnded(BROKEN) from error
+            raise
+        if column(rows) != [self._values["xid"]]:
+            raise TransactionEnded(ROLLED_BACK)
+
+    def commit(self, session: Session) -> None:
+        """Commit; raises only if that has not come about."""
+        try:
+            session.commit()
+        except Exception as error:
+            if is_answered(error):
+                session.rollback()
+            else:
+                session.invalidate()
+            if not self._is_there(error):
+                raise
+
+    def _is_there(self, error: BaseException) -> bool:
+        """Ask the server, on another connection, until it knows what became of the transaction."""
+        tries = 0
+        while True:
+            tries += 1
+            self._inbox.events.emit(events.ConnectionLost("inbox", error))
+            try:
+                with self._inbox.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+                    opened = caller_connection_sync(connection, self._inbox.table)
+                    if opened.fetch_sync(opened.sql("inbox", "try_turn"), self._values):
+                        return bool(opened.fetch_sync(opened.sql("inbox", "written_by"), self._values))
+            except Exception as problem:  # noqa: BLE001 - reported, and asked again: nothing may go on before it is known
+                error = problem
+            time.sleep(min(LONGEST_PAUSE, pause_after(tries)))

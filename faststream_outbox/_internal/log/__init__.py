@@ -1,0 +1,1 @@
+"""The ordered log: topics, consumer groups and replay on PostgreSQL."""

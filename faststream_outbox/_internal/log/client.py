@@ -1,0 +1,345 @@
+"""The log's client: everything that the members of one process share for one log.
+
+Four connections at most, however many groups and members: one reads and settles, one sequences, one
+listens, and one is for what operators ask. They open on first use; the loops (sequencing, renewing,
+listening) run while a consumer does. The application's engine is never closed. Built by `Outbox` and by
+the broker; readers take what they need from it, and it knows them as members only.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, DedicatedConnection, Row
+from faststream_outbox._internal.connections.identity import Identity, Role, worker_id_of
+from faststream_outbox._internal.connections.isolation import Isolation
+from faststream_outbox._internal.events import Events, checked_events
+from faststream_outbox._internal.events.event_log import Log, write_event_log
+from faststream_outbox._internal.janitor import Retention
+from faststream_outbox._internal.log.admin.upkeep import Upkeep
+from faststream_outbox._internal.log.channel import Channel
+from faststream_outbox._internal.log.fetcher import Fetcher
+from faststream_outbox._internal.log.member import Member
+from faststream_outbox._internal.log.options import Start
+from faststream_outbox._internal.log.ordering.sequencer import Sequencer, Ticker
+from faststream_outbox._internal.log.ordering.timeline import Timeline
+from faststream_outbox._internal.log.renewer import Renewing, beat
+from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, changed
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.spans import BEGINNING, Cursor
+from faststream_outbox._internal.log.tail import Tail
+from faststream_outbox._internal.outage import Outage
+from faststream_outbox._internal.outcomes.failure import Renderer, saying
+from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
+from faststream_outbox._internal.schema.names import schema_map_of
+from faststream_outbox._internal.service import Pulse, Service, pause_after, retrying
+from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.wakeup.hint import Hint
+from faststream_outbox._internal.wakeup.listener import Listener, listening
+from faststream_outbox.errors import WrongEventLoop
+
+logger = logging.getLogger("faststream_outbox")
+
+LOCK_NOT_AVAILABLE = "55P03"
+MOST_REFUSALS = 8
+_REFUSED = ("22", "23", "42", "0A")
+
+
+class LogClient:
+    """Connections, loops and wake-ups of one log in one process."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        tables: LogTables,
+        *,
+        events: Events | None = None,
+        listen: bool = True,
+        listen_dsn: str | None = None,
+        last_exception_renderer: Renderer | None = None,
+        log: Log | None = logger,
+        connections: Callable[[], DedicatedConnection] | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        self.engine = engine
+        self.tables = tables
+        self.names = LogNames.of(tables, schema_map_of(engine))
+        self.renderer = last_exception_renderer
+        self.events = checked_events(events)
+        if events is None and log is not None:
+            write_event_log(self.events, log, saying(last_exception_renderer))
+        self.identity = Identity()
+
+        def make(role: Role, lock_seconds: float = 0.0) -> DedicatedConnection:
+            if connections:
+                return connections()
+            return DedicatedConnection(engine, lock_seconds=lock_seconds, identity=self.identity, role=role)
+
+        self.connection = make("read", LOCK_PATIENCE)
+        self._tick_connection = make("tick")
+        self.operator_connection = make("operate")
+        """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
+        self._retention = retention
+        self._janitor_connections = (make("guard"), make("clean"))
+        self._listen_connection: DedicatedConnection | None = None
+        if listen:
+            self._listen_connection = connections() if connections else listening(engine, listen_dsn, self.identity)
+        self.timeline = Timeline(self.names)
+        self.sequencer = Sequencer(self._tick_connection, self.names, self.timeline, self.events)
+        self.isolation = Isolation()
+        """Of the transactions of handlers."""
+        self.had_waited: set[Group] = set()
+        """Groups whose last batch was of messages that had waited."""
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Make what belongs to one event loop; in another one it is made anew."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.identity.renew()
+        self.fetcher = Fetcher(self.connection, self.names, self.events)
+        self.reading = Outage("reading", self.events, tells_each=True)
+        """Of members that read, and of whoever reads for those that wait."""
+        self._settling = Outage("settling", self.events, tells_each=True)
+        self._renewals = Outage("renewing", self.events, tells_each=True)
+        self._readers: list[Member] = []
+        self._by_group: dict[str, set[Member]] = {}
+        self.tail = Tail(self.connection, self.names, self.timeline, self.fetcher, self.events, self.reading)
+        self.ticker = Ticker(self.sequencer, self.timeline, self.tail.hear, self.events)
+        self.renewing = Renewing(self.connection, self.names)
+        self.calls = Calls(uuid4().hex, self._by_group, self.unsettle)
+        self.ending: set[asyncio.Task[None]] = set()
+        """Workers that are on their way out."""
+        self.leaving: set[asyncio.Timeout] = set()
+        """How long the members may still take that give their slots back at the moment."""
+        self.outages = [self.ticker.outage, self.reading, self._settling, self._renewals]
+        """What its loops and members cannot do at the moment."""
+        self._renewer_pulse = Pulse()
+        services: list[tuple[str, Callable[[], Any], Pulse | None]] = [
+            ("outbox ticker", self.ticker.run, self.ticker.pulse),
+            ("outbox log renewer", self._renew, self._renewer_pulse),
+            ("outbox tail reader", self.tail.run, self.tail.pulse),
+            ("outbox progress writer", self.tail.write, self.tail.pulse_of_writing),
+        ]
+        self.listener: Listener | None = None
+        if self._listen_connection is not None:
+            self.channel = Channel(self.ticker.heard, self.calls.hear)
+            sender = self.calls.sender
+            self.listener = Listener(self._listen_connection, self.names, self.events, self.channel, sender)
+            services.append(("outbox log listener", self.listener.run, self.listener.pulse))
+        if self._retention is not None:
+            upkeep = Upkeep(self, self._retention, *self._janitor_connections)
+            services.append(("outbox log janitor", upkeep.janitor.run, None))
+        self._services = [Service(name, loop, self._crashed, self._restored, pulse) for name, loop, pulse in services]
+        self._changing = asyncio.Lock()
+        self._sharing: WeakValueDictionary[Group, asyncio.Lock] = WeakValueDictionary()
+        self._suspicion = asyncio.Lock()
+
+    def _move(self) -> None:
+        """Belong to the running event loop: the one before may have ended without a stop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None:
+            if self._readers and self._loop.is_running():
+                msg = "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
+                raise WrongEventLoop(msg)
+            self._assemble()
+        self._loop = loop
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether every loop that consumers need is alive; also so without consumers."""
+        if not self._readers:
+            return True
+        return all(service.is_running for service in self._services) and all(one.is_alive() for one in self._readers)
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The members that it serves."""
+        return tuple(self._readers)
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """The loops that run while there are members."""
+        return tuple(self._services)
+
+    @property
+    def connections(self) -> Sequence[DedicatedConnection]:
+        """The connections whose answers show that the server is there."""
+        return self.connection, self._tick_connection
+
+    @property
+    def groups(self) -> set[Group]:
+        """Groups that are read in this process."""
+        return {reader.group for reader in self._readers}
+
+    async def ask(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
+        """Run one of the statements about positions, for an operator."""
+        return await self.operator_connection.fetch(statements("position", self.names)[name], values)
+
+    async def attach(self, reader: Member) -> None:
+        """Serve this reader; the first one starts the loops."""
+        self._move()
+        if worker_id_of(reader.leases.me) != self.identity.worker_id:
+            # Made in another event loop, or before the process forked: a child is a member of its own.
+            reader.leases.me = self.identity.token()
+        async with self._changing:
+            self._readers.append(reader)
+            self._by_group.setdefault(reader.group.digest, set()).add(reader)
+            for service in self._services:
+                service.start()
+
+    async def detach(self, reader: Member) -> None:
+        """Serve this reader no more; the last one ends the loops."""
+        self._move()
+        async with self._changing:
+            if reader in self._readers:
+                self._readers.remove(reader)
+                self._by_group[reader.group.digest].discard(reader)
+                if not self._by_group[reader.group.digest]:
+                    del self._by_group[reader.group.digest]
+            if not self._readers:
+                for service in self._services:
+                    await service.stop()
+
+    async def close(self) -> None:
+        """Close the connections, once workers that are stopping have stopped; they open again on next use."""
+        self._move()
+        if self.ending:
+            await asyncio.wait(list(self.ending))
+        async with self._changing:
+            for service in self._services:
+                await service.stop()
+            self._readers.clear()
+            self._by_group.clear()
+            await self.connection.close()
+            await self._tick_connection.close()
+            await self.operator_connection.close()
+
+    async def place_of(self, start: Start) -> Cursor:
+        """Where a group begins that has never read."""
+        if start == "earliest":
+            return BEGINNING
+        if start == "latest":
+            return await self.latest()
+        await self.sequencer.catch_up()
+        rows = await self.connection.fetch(statements("position", self.names)["place_before"], {"moment": start})
+        return Cursor(*next(iter(rows), BEGINNING))
+
+    async def latest(self) -> Cursor:
+        """The place behind everything that is committed now."""
+        await self.sequencer.catch_up()
+        rows = await self.connection.fetch(statements("position", self.names)["last_place"], {})
+        return Cursor(*next(iter(rows), BEGINNING))
+
+    async def persist(
+        self,
+        statement: Statement,
+        values: Mapping[str, Any],
+        lock_seconds: float | None,
+        *,
+        is_stopping: Callable[[], bool],
+    ) -> Sequence[Row]:
+        """Run a statement as often as it takes, on fresh connections: what was handled would be handled again."""
+
+        async def once() -> Sequence[Row]:
+            try:
+                if lock_seconds is None:
+                    return await self.connection.fetch(statement, values)
+                return (await self.connection.fetch_each([(statement, values)], lock_seconds=lock_seconds))[0]
+            except Exception as error:
+                if lock_seconds is not None and getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                    return []
+                raise
+
+        def failed(error: Exception, failures: int) -> None:
+            if failures > MOST_REFUSALS and (is_stopping() or _is_refused(error)):
+                raise error
+            self._settling.failed(error, asyncio.get_running_loop().time(), who)
+
+        who = object()
+        try:
+            rows = await retrying(once, failed)
+        except BaseException:
+            self._settling.left(who)
+            raise
+        self._settling.worked(asyncio.get_running_loop().time(), who)
+        return rows
+
+    async def enter(self, readers: Sequence[Member]) -> None:
+        """Make readers members of their groups, as far as the database answers; each tries again once it runs."""
+        try:
+            new = await beat(self.connection, [reader.leases for reader in readers])
+            if new:
+                await self.call(*{reader.group for reader in readers if reader.leases.me in new})
+            for reader in readers:
+                await reader.begin()
+        except Exception as error:  # noqa: BLE001 - reported, and tried again
+            self.events.emit(events.ConnectionLost("joining", error))
+
+    async def call(self, *groups: Group) -> None:
+        """Tell readers of these groups, or of all, in every process, that members or waiting messages have changed."""
+        payloads = [changed(group, self.calls.sender) for group in groups] or [CHANGED]
+        sql = statements("group", self.names)
+        await self.connection.fetch(sql["call"], {"channel": self.names.channel, "payloads": payloads})
+        for group in groups or (None,):
+            self.unsettle(group.digest if group else None)
+
+    def sharing(self, group: Group) -> asyncio.Lock:
+        """Held while a member takes and gives: others of the process would cut the same spans, most of them in vain."""
+        lock = self._sharing.get(group)
+        if lock is None:
+            lock = self._sharing[group] = asyncio.Lock()
+        return lock
+
+    def suspicion(self) -> asyncio.Lock:
+        """Held while a message runs that may have ended a process: whoever dies now, it is known with which."""
+        self._move()
+        return self._suspicion
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler, which cannot be used any more once it is closed."""
+        return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
+
+    def published(self, _: Hint) -> None:
+        """Messages of this process were committed."""
+        self.ticker.wake()
+
+    def unsettle(self, digest: str | None) -> None:
+        """Slots of a group, or of all, may have to change hands."""
+        for reader in self._readers if digest is None else self._by_group.get(digest, ()):
+            reader.unsettle()
+
+    async def _renew(self) -> None:
+        """Renew every lease and membership, a few times in its life."""
+        failures = 0
+        while True:
+            # By hand and not by `retrying`: how long a pause may be changes with the members that come and go.
+            self._renewer_pulse.beat()
+            ttl = min((reader.options.lease_ttl_seconds for reader in self._readers), default=15.0)
+            await asyncio.sleep(ttl / 4 if not failures else min(ttl / 4, pause_after(failures)))
+            try:
+                await self.renewing.renew(list(self._readers))
+                failures = 0
+                self._renewals.worked(asyncio.get_running_loop().time())
+            except Exception as error:  # noqa: BLE001 - reported, and tried again well before the lease ends
+                failures += 1
+                self._renewals.failed(error, asyncio.get_running_loop().time())
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        self.events.emit(events.LoopCrashed(name, error))
+
+    def _restored(self, name: str, seconds: float) -> None:
+        self.events.emit(events.LoopRestored(name, seconds))
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether the server will say the same of the same statement again."""
+    state = getattr(error, "sqlstate", None)
+    return isinstance(state, str) and state.startswith(_REFUSED)

@@ -1,0 +1,339 @@
+"""Running a batch: every message gets its turn, its outcome, and a place to wait if it failed.
+
+A failure blocks its key and nothing else: what follows it under the same key is deferred, in order, and
+the cursor moves on. A transient error of the database puts off without counting. Nothing is open while a
+handler runs. Used by `consumer`, `transactional`, `iterating` and `Outbox.dispatch`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from time import perf_counter
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.caller import AnySession
+from faststream_outbox._internal.connections.isolation import begin
+from faststream_outbox._internal.log.batch import Batch
+from faststream_outbox._internal.log.deferral.blocked import DEFERRED, PARKED, Deferral
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.guarded import guarded
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.verdict import deferral_of, failed_together
+from faststream_outbox._internal.outcomes.failure import ENDING
+from faststream_outbox._internal.outcomes.outcome import (
+    DONE,
+    NOT_READABLE,
+    SETTLED,
+    Dead,
+    Done,
+    Outcome,
+    Release,
+    Retry,
+    Settled,
+)
+from faststream_outbox._internal.service import unbroken
+
+Call = Callable[[Delivery], Awaitable[Outcome]]
+BatchCall = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
+
+SETTLE_SECONDS = 0.25
+"""Progress is written at least this often while a batch takes its time."""
+
+
+class BatchRun:
+    """One batch on its way through a handler."""
+
+    def __init__(self, reader: Reader, batch: Batch) -> None:
+        self.reader = reader
+        self.batch = batch
+        self.reached: Cursor | None = None
+        """The place behind the last message that is dealt with."""
+        self._all_at_once = False
+        self._held_up: set[str] = set()
+        self._written_up: set[str] = set()
+        self._written_halts: dict[int, Cursor] = {}
+        self._unwritten: Counter[str] = Counter()
+        self._report = events.Started in reader.client.events
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        self._settled_at = loop.time()
+
+    async def run(self, call: Call, *, release: bool = False) -> None:
+        """Handle the messages one by one, and settle."""
+        try:
+            await self._run_each(call, release=release)
+        finally:
+            self._close()
+
+    async def _run_each(self, call: Call, *, release: bool) -> None:
+        reader, batch = self.reader, self.batch
+        is_whole = True
+        try:
+            for delivery in batch.deliveries:
+                if reader.is_stopping:
+                    is_whole = False
+                    break
+                if self.may_run(delivery) and not await self._one(delivery, call):
+                    is_whole = False
+                    break
+                self.reached = delivery.cursor
+                if reader.is_unsettled and delivery is not batch.deliveries[-1]:
+                    # Slots may have to change hands: others must not wait for a whole batch of slow messages.
+                    is_whole = False
+                    break
+                if self.is_time_to_settle():
+                    await self.write()
+        except BaseException:
+            # Cancelled: what is done must not come again.
+            await self.finish(is_whole=False, release=release)
+            raise
+        await self.finish(is_whole=is_whole, release=release)
+
+    async def run_whole(self, call: BatchCall, *, release: bool = False) -> None:
+        """Hand all messages to the handler at once, and settle; one by one where all of them failed together."""
+        try:
+            await self._run_whole(call, release=release)
+        finally:
+            self._close()
+
+    async def _run_whole(self, call: BatchCall, *, release: bool) -> None:
+        decided: dict[int, Outcome] = {}
+
+        async def alone(delivery: Delivery) -> Outcome:
+            known = decided.get(delivery.position)
+            return (await call([delivery]))[0] if known is None else known
+
+        if any(delivery.slot in self.reader.leases.crash_guard for delivery in self.batch.deliveries):
+            await self.run(alone, release=release)
+            return
+        self._all_at_once = True
+        ready = [delivery for delivery in self.batch.deliveries if self.may_run(delivery)]
+        began = perf_counter()
+        outcomes: Sequence[Outcome] = []
+        if ready:
+            for delivery in ready:
+                self._start(delivery)
+            try:
+                outcomes = await call(ready)
+            except asyncio.CancelledError:
+                if all(isinstance(delivery.decision, Settled) for delivery in ready):
+                    self._end_all(ready, [SETTLED] * len(ready), perf_counter() - began)
+                    await self.committed(self.batch.end)
+                else:
+                    await self.finish(is_whole=False, release=release)
+                raise
+            except ENDING:
+                raise
+            except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with each message
+                is_settled = all(isinstance(delivery.decision, Settled) for delivery in ready)
+                outcomes = [SETTLED if is_settled else Retry(error=error)] * len(ready)
+        if failed_together(outcomes):
+            # Only the guilty one may have an attempt counted, and be parked in the end.
+            self._all_at_once = False
+            self.begin_again()
+            for delivery, outcome in zip(ready, outcomes, strict=True):
+                if isinstance(outcome, Retry | Dead):
+                    delivery.decision = delivery.error = None
+                else:
+                    decided[delivery.position] = outcome
+            await self.run(alone, release=release)
+            return
+        if any(isinstance(outcome, Release) for outcome in outcomes):
+            await self.finish(is_whole=False, release=release)
+            return
+        duration = perf_counter() - began
+        if any(isinstance(outcome, Settled) for outcome in outcomes):
+            self._end_all(ready, outcomes, duration)
+            await self.committed(self.batch.end)
+            return
+        for delivery, outcome in zip(ready, outcomes, strict=True):
+            if not isinstance(outcome, Done | Settled) and delivery.uri in self._held_up:
+                self._defer(delivery)
+            else:
+                self.end(delivery, outcome, duration)
+        await self.finish(is_whole=True, release=release)
+
+    def _end_all(self, deliveries: Sequence[Delivery], outcomes: Sequence[Outcome], duration: float) -> None:
+        for delivery, outcome in zip(deliveries, outcomes, strict=True):
+            self.end(delivery, outcome, duration)
+
+    def begin_again(self) -> None:
+        """Forget what became of messages and was not written: their transaction has been rolled back."""
+        batch = self.batch
+        batch.forget()
+        self._held_up, batch.halts = set(self._written_up), dict(self._written_halts)
+        self._unwritten.clear()
+
+    def written(self) -> None:
+        """What became of messages is written now."""
+        self._written_up |= self._held_up
+        self._written_halts = dict(self.batch.halts)
+        self._unwritten.clear()
+
+    def may_run(self, delivery: Delivery) -> bool:
+        """Whether it may run: its slot is held, nothing of its key waits in front of it, and it could be read."""
+        reader, batch = self.reader, self.batch
+        if delivery.slot in batch.halts or not reader.leases.holds(delivery.slot):
+            return False
+        if delivery.uri in self._held_up or (not batch.is_deferred and delivery.uri in reader.blocked):
+            waiting = reader.blocked.waiting(delivery.uri) + self._unwritten[delivery.uri]
+            if not batch.is_deferred and waiting >= reader.blocked.most:
+                self._halt(delivery, waiting)
+            else:
+                self._defer(delivery)
+            return False
+        if delivery.is_left_out:
+            # Nobody can handle it, and what comes after it must not wait for that.
+            self.end(delivery, Dead(NOT_READABLE, reader.client.fetcher.unreadable.error_of(delivery.position)))
+            return False
+        return True
+
+    def _defer(self, delivery: Delivery) -> None:
+        if not self.batch.is_deferred:
+            place = (delivery.position, delivery.tick, delivery.slot, delivery.uri)
+            self.batch.deferrals.append(Deferral(*place, DEFERRED))
+            self._unwritten[delivery.uri] += 1
+
+    def _halt(self, delivery: Delivery, waiting: int) -> None:
+        reader = self.reader
+        self.batch.halts[delivery.slot] = Cursor(delivery.tick, delivery.position - 1)
+        reader.client.events.emit(events.KeyHalted(reader.group.name, reader.group.uri, delivery.uri, waiting))
+
+    async def _one(self, delivery: Delivery, call: Call) -> bool:
+        """Run the handler on one message; False if it was not handled and comes again as it is."""
+        if delivery.slot in self.reader.leases.crash_guard:
+            return await guarded(self, delivery, lambda: self._attempt(delivery, call))
+        return await self._attempt(delivery, call)
+
+    async def _attempt(self, delivery: Delivery, call: Call) -> bool:
+        self._start(delivery)
+        began = perf_counter()
+        outcome: Outcome
+        try:
+            outcome = await call(delivery)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if self.reader.is_stopping or (task is not None and task.cancelling()):
+                if isinstance(delivery.decision, Settled):
+                    # Its transaction had just committed.
+                    self.end(delivery, delivery.decision, perf_counter() - began)
+                    await self.committed(delivery.cursor)
+                    self.reached = delivery.cursor
+                raise
+            outcome = Retry(error=error)
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the message
+            # Unless its transaction had just committed when its time was over.
+            outcome = delivery.decision if isinstance(delivery.decision, Settled) else Retry(error=error)
+        if isinstance(outcome, Release):
+            return False
+        self.end(delivery, outcome, perf_counter() - began)
+        if isinstance(outcome, Settled):
+            await self.committed(delivery.cursor)
+        return True
+
+    async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
+        """Finish messages in their handler's own transaction, with all that came before them; or raise `LeaseLost`."""
+        reached = self.batch.end if self._all_at_once else deliveries[0].cursor
+        # Not noted in the batch: the commit may yet fail.
+        done = [delivery.position for delivery in deliveries]
+        await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+
+    async def begin_within(self, session: AsyncSession) -> None:
+        """Begin the transaction in which messages will be handled and finished, or raise `LeaseLost`."""
+        await begin(session, lambda: self.lock_within(session))
+
+    async def lock_within(self, session: AsyncSession) -> bool:
+        """Hold the batch's spans where the transaction would not see that they were renewed; whether it is so."""
+        reader = self.reader
+        is_strict = await reader.client.isolation.is_strict(session)
+        if is_strict:
+            await reader.lock_within(session, self.batch)
+        return is_strict
+
+    async def commit(self, session: AsyncSession) -> None:
+        """Commit the transaction that `settle_within` wrote in, or raise."""
+        await self.reader.commit(session)
+
+    async def committed(self, reached: Cursor) -> None:
+        """Take note of a transaction that has committed, whatever is cancelled meanwhile."""
+        await unbroken(self.reader.committed(self.batch, reached))
+        self.written()
+
+    def _start(self, delivery: Delivery) -> None:
+        delivery.batch_run = self
+        if self._report and not delivery.is_running:
+            delivery.is_running = True
+            reader = self.reader
+            size = len(delivery.payload)
+            message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
+            reader.client.events.emit(events.Started(*message, size, group=reader.group.name))
+
+    def _close(self) -> None:
+        """Report those that began and of which nothing is written: whoever counts what runs must know of their end."""
+        if not self._report:
+            return
+        reader = self.reader
+        with_outcome = {delivery.position for delivery, _, _ in self.batch.ended}
+        for delivery in self.batch.deliveries:
+            if delivery.is_running:
+                delivery.is_running = False
+                message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
+                is_decided = delivery.position in with_outcome
+                group = reader.group.name
+                reader.client.events.emit(
+                    events.Abandoned(*message, group=group)
+                    if is_decided
+                    else events.Released(*message, was_started=True, group=group)
+                )
+
+    def end(self, delivery: Delivery, outcome: Outcome, duration: float = 0.0) -> None:
+        """Note what became of a message."""
+        batch = self.batch
+        if outcome is DONE or isinstance(outcome, Settled):
+            if batch.is_deferred and outcome is DONE:
+                batch.done.append(delivery.position)
+            batch.ended.append((delivery, outcome, duration))
+            return
+        deferral, final = deferral_of(delivery, outcome, self.reader)
+        batch.ended.append((delivery, final, duration))
+        if deferral is None:
+            if batch.is_deferred:
+                batch.done.append(delivery.position)
+            return
+        batch.deferrals.append(deferral)
+        if deferral.state != PARKED or self.reader.blocked.hold:
+            self._held_up.add(delivery.uri)
+            self._unwritten[delivery.uri] += 1
+
+    def is_time_to_settle(self) -> bool:
+        """Whether progress should be written although the batch is not over."""
+        return self._time() - self._settled_at > SETTLE_SECONDS
+
+    async def write(self) -> None:
+        """Write how far the batch has come, whatever is cancelled meanwhile."""
+        await unbroken(self._write(), self._write)
+
+    async def _write(self) -> None:
+        if self.reached is not None:
+            await self.reader.settle(self.batch, self.reached)
+        self.written()
+        self._settled_at = self._time()
+
+    async def finish(self, *, is_whole: bool, release: bool) -> None:
+        """Write how far the batch came, whatever is cancelled meanwhile: what is done must not come again."""
+        finish = partial(self._finish, is_whole=is_whole, release=release)
+        await unbroken(finish(), finish)
+
+    async def _finish(self, *, is_whole: bool, release: bool) -> None:
+        reader, batch = self.reader, self.batch
+        reached = batch.end if is_whole else self.reached
+        if reached is not None or batch.is_deferred:
+            await reader.settle(batch, reached or batch.end, release=release)
+        elif release:
+            await reader.leases.release()

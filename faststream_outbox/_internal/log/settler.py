@@ -1,0 +1,288 @@
+"""Settling: what became of a batch is written by one statement, under the leases that it was read under.
+
+Cursors and what is deferred move together, and only where the spans are still ours, stand where they are
+known to, and their ticks are those that were read. A handler's own transaction is settled in by the same
+statements; if the answer to its COMMIT is lost, `fate` finds out. `Reader` is such a member that also reads.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.caller import AnySession, caller_connection
+from faststream_outbox._internal.connections.dedicated import Row
+from faststream_outbox._internal.log.batch import Batch, Ended
+from faststream_outbox._internal.log.client import LogClient
+from faststream_outbox._internal.log.deferral.blocked import DEFERRED, as_changes, as_columns, slots_of
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.fate import Written, fate_of
+from faststream_outbox._internal.log.member import Member
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import NO_EPOCH, Group, SlotLeases, leases, moves
+from faststream_outbox._internal.log.sharing.spans import Cursor, Slots, Span
+from faststream_outbox._internal.outcomes.outcome import Dead, Retry
+from faststream_outbox._internal.schema.log_tables import LogNames
+from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.sql.log_rows import BlockedKey, LockedSpan, StillDeferred
+from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.uncertain import Fate, commit
+from faststream_outbox.errors import LeaseLost
+
+LOCK_SECONDS = 0.2
+
+
+class Settling(Member):
+    """A member of a group that writes what became of its messages."""
+
+    def __init__(
+        self, client: LogClient, group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
+    ) -> None:
+        start = partial(client.place_of, options.start)
+        me = client.identity.token()
+        held = SlotLeases(group, client.connection, client.names, options.lease_ttl_seconds, start, me, fixed)
+        held.in_flight = options.batch_size
+        super().__init__(group, options, held, name)
+        self.client = client
+        self.reported: Callable[[Sequence[Ended]], None] | None = None
+        """Hears what became of messages, once it is written."""
+        self._moved_at = 0.0
+        self._within: Written | None = None
+        """What was written last in a handler's own transaction."""
+        self._groups = statements("group", client.names)
+        self._deferrals = statements("deferred", client.names)
+
+    async def write_progress(self, *, release: bool = False) -> None:
+        """Write cursors that have passed over messages of others."""
+        await self.client.tail.written(self)
+        spans = self.unwritten()
+        self._unwritten.clear()
+        self._moved_at = asyncio.get_running_loop().time()
+        if spans:
+            await self._write("move", {**moves(spans, again=True), "release": release}, spans)
+
+    async def settle(self, batch: Batch, reached: Cursor, *, release: bool = False) -> None:
+        """Write what became of a batch up to a place, on a fresh connection if ours dies; reports what was lost."""
+        if batch.is_deferred:
+            await self._settle_deferrals(batch)
+        else:
+            await self._settle_fresh(batch, reached, release=release)
+        self._tell(batch)
+        batch.forget()
+
+    async def moving(self, batch: Batch, reached: Cursor) -> list[Span]:
+        """The batch's spans at the place that was reached, or where they were stopped before it.
+
+        One that was lost, or that a stopped slot could not be cut out of, comes with an epoch that no fence lets pass.
+        """
+        for slot in batch.halts:
+            await self.leases.isolate(slot)
+        held: list[Span] = []
+        for span in batch.spans:
+            # Perhaps it was cut since, also for a try that was rolled back.
+            parts = [part for part in self.leases.spans.values() if span.lo <= part.lo <= span.hi]
+            is_whole = sum(part.size for part in parts) == span.size
+            held += parts if is_whole else [replace(span, epoch=NO_EPOCH)]
+        batch.spans = held
+        moved: list[Span] = []
+        for span in held:
+            place = min(reached, batch.halts.get(span.lo, reached))
+            is_stuck = span.size > 1 and span.has_any(batch.halts)
+            there = span.at(place, batch.stamps.get(place.tick))
+            moved.append(replace(there, epoch=NO_EPOCH) if is_stuck else there)
+        return moved
+
+    async def _settle_fresh(self, batch: Batch, reached: Cursor, *, release: bool) -> None:
+        # Those behind move on; the others only where their way was passed over.
+        spans = await self.moving(batch, reached)
+        known = {span.lo for span in spans}
+        passed = [s for s in self.leases.spans.values() if s.lo in self._unwritten and s.lo not in known]
+        self._unwritten.clear()
+        self._moved_at = asyncio.get_running_loop().time()
+        values = {**moves([*spans, *passed], again=True), "release": release}
+        if batch.deferrals:
+            values |= as_columns(batch.deferrals)
+        lost = await self._write("advance" if batch.deferrals else "move", values, [*spans, *passed])
+        gone = {span.lo for span in lost}
+        kept = [span for span in spans if span.lo not in gone]
+        if gone:
+            slots = {slot for span in kept for slot in range(span.lo, span.hi + 1)}
+            self._drop_lost(batch, {delivery.position for delivery, _, _ in batch.ended if delivery.slot in slots})
+        self._defer(batch, spans)
+
+    def _defer(self, batch: Batch, spans: Sequence[Span]) -> None:
+        batch.spans = [span.settled() for span in spans if span.lo in self.leases.spans]
+        now = asyncio.get_running_loop().time()
+        for deferral in batch.deferrals:
+            self.blocked.put(deferral, now)
+
+    async def _settle_deferrals(self, batch: Batch) -> None:
+        if batch.deferrals or batch.done:
+            values = self._deferral_values(batch, batch.done)
+            rows = await self._persist(self._deferrals["settle_deferred"], values, lock_seconds=LOCK_SECONDS)
+            self._drop_lost(batch, set(column(rows)))
+        await self._load_blocked()
+
+    async def _load_blocked(self) -> None:
+        values = {**self.group.values, **slots_of(self.leases.spans.values())}
+        rows = await self._persist(self._deferrals["blocked_or_parked" if self.blocked.hold else "blocked"], values)
+        self.blocked.load(named(BlockedKey, rows), asyncio.get_running_loop().time())
+
+    def _deferral_values(self, batch: Batch, done: Sequence[int]) -> dict[str, Any]:
+        return {**self.leases.values, **leases(self.leases.spans.values()), **as_changes(batch.deferrals, done)}
+
+    async def settle_within(self, session: AnySession, batch: Batch, reached: Cursor, done: Sequence[int]) -> None:
+        """Write what became of a batch in a handler's own transaction, or raise `LeaseLost`: the fence.
+
+        `done` are the positions that are handled, of those that were deferred before.
+        """
+        opened = await caller_connection(session, self.client.tables.log)
+        names = LogNames.of(self.client.tables, opened.schema_map)
+        if batch.is_deferred:
+            statement, values = statements("deferred", names)["settle_deferred"], self._deferral_values(batch, done)
+            expected = {*done, *(deferral.position for deferral in batch.deferrals)}
+            self._within = Written(list(self.leases.spans.values()), tuple(done), tuple(batch.deferrals))
+        else:
+            spans = await self.moving(batch, reached)
+            # Not again: a try whose COMMIT succeeded without our hearing of it must not have its effects twice.
+            values = {
+                **self.leases.values,
+                **moves(spans, again=False),
+                **as_columns(batch.deferrals),
+                "release": False,
+            }
+            statement = statements("group", names)["advance"]
+            expected = {span.lo for span in spans}
+            self._within = Written(spans)
+        written = set(column(await opened.fetch(statement, values))) if expected else set()
+        self._check_fence(expected, written, batch)
+
+    async def lock_within(self, session: AnySession, batch: Batch) -> None:
+        """Hold a batch's spans in a handler's own transaction until it ends, or raise `LeaseLost`.
+
+        A transaction above READ COMMITTED needs this first: a renewal meanwhile would be in conflict with its settle.
+        """
+        for slot in batch.halts:
+            # Now, because a span that is held cannot be cut.
+            await self.leases.isolate(slot)
+        held = list(self.leases.spans.values())
+        if not batch.is_deferred:
+            held = [part for part in held if any(span.lo <= part.lo <= span.hi for span in batch.spans)]
+        opened = await caller_connection(session, self.client.tables.log)
+        names = LogNames.of(self.client.tables, opened.schema_map)
+        rows = await opened.fetch(statements("group", names)["lock_spans"], {**self.leases.values, **leases(held)})
+        self._check_fence({span.lo for span in held}, set(column(rows)), batch)
+
+    def _check_fence(self, expected: set[int], found: set[int], batch: Batch) -> None:
+        if found == expected:
+            return
+        self.is_unsettled = True
+        self.leases.lose(batch.spans if not batch.is_deferred else list(self.leases.spans.values()))
+        msg = f"Group {self.group.name!r} lost its lease on these messages; roll this transaction back."
+        raise LeaseLost(msg)
+
+    async def commit(self, session: AsyncSession) -> None:
+        """Commit the transaction that `settle_within` wrote in, or raise; whether it came about is found out."""
+        await commit(session, self.fate, lambda error: self._failed("committing", error))
+
+    async def fate(self) -> Fate:
+        """What became of the transaction that `settle_within` wrote in last."""
+        written = self._within
+        if written is None:
+            return Fate.ROLLED_BACK
+        sql, values = self._groups, {**self.group.values, **written.values}
+        steps = [(sql["spans_still_ours"], values), (sql["still_deferred"], values)]
+        # Ends with the first that finds nothing.
+        spans, *deferred = await self.client.connection.fetch_each(steps if written.positions else steps[:1])
+        left = [row for rows in deferred for row in named(StillDeferred, rows)]
+        return fate_of(written, self.leases.me, named(LockedSpan, spans), left)
+
+    async def committed(self, batch: Batch, reached: Cursor) -> None:
+        """The transaction that `settle_within` wrote in has committed."""
+        if batch.is_deferred:
+            await self._load_blocked()
+        else:
+            spans = await self.moving(batch, reached)
+            self.leases.moved(spans, [span.lo for span in spans])
+            self._defer(batch, spans)
+        self._tell(batch)
+        batch.forget()
+
+    async def note(self, slot: int, position: int | None) -> int | None:
+        """Note which message of a slot is about to run, or that none is; how often owners died with it.
+
+        None if the slot is not ours any more.
+        """
+        span = self.leases.span_of(slot)
+        if span is None:
+            return None
+        values = {**self.leases.values, "lo": span.lo, "epoch": span.epoch, "suspect": position}
+        noted = column(await self._persist(self._groups["note"], values))
+        if not noted:
+            self.is_unsettled = True
+            self.leases.lose([span])
+            return None
+        (crashes,) = noted
+        return int(crashes)
+
+    async def _write(self, name: str, values: dict[str, Any], spans: Sequence[Span]) -> list[Span]:
+        # A lock on a row of ours is somebody's who puts the group elsewhere: then it is not ours any more.
+        lock_seconds = LOCK_SECONDS if name == "advance" else None
+        rows = await self._persist(self._groups[name], {**self.leases.values, **values}, lock_seconds=lock_seconds)
+        lost = self.leases.moved(spans, column(rows))
+        if lost:
+            self.is_unsettled = True
+        if values["release"]:
+            for span in spans:
+                self.leases.spans.pop(span.lo, None)
+        return lost
+
+    async def _persist(
+        self, statement: Statement, values: dict[str, Any], *, lock_seconds: float | None = None
+    ) -> Sequence[Row]:
+        return await self.client.persist(statement, values, lock_seconds, is_stopping=lambda: self.is_stopping)
+
+    def _failed(self, role: str, error: BaseException) -> None:
+        self.client.events.emit(events.ConnectionLost(role, error))
+
+    def _tell(self, batch: Batch) -> None:
+        """Report what became of messages, now that it is written."""
+        emitter = self.client.events
+        for delivery, outcome, duration in batch.ended:
+            delivery.is_running = False
+            message = (self.group.uri, self.name, delivery.position, delivery.deliveries_count)
+            match outcome:
+                case Retry(delay=delay, error=error):
+                    emitter.emit(events.Retried(*message, duration, delay or 0.0, error, group=self.group.name))
+                case Dead(reason=reason, error=error):
+                    emitter.emit(events.Died(*message, duration, reason, True, error, **self._more(delivery)))
+                case _:
+                    if events.Handled in emitter:
+                        emitter.emit(events.Handled(*message, duration, **self._more(delivery)))
+        batch.passed += sum(deferral.state == DEFERRED for deferral in batch.deferrals)
+        if self.reported is not None:
+            self.reported(batch.ended)
+
+    def _more(self, delivery: Delivery) -> dict[str, Any]:
+        """The group, and how long ago it was published; never less than nothing, whatever the clocks say."""
+        age = (datetime.now(UTC) - delivery.created_at).total_seconds()
+        return {"group": self.group.name, "age_seconds": max(0.0, age)}
+
+    def _drop_lost(self, batch: Batch, written: set[int]) -> None:
+        """Report messages that were not ours any more, and leave them out: all but those of these positions."""
+        lost = [delivery for delivery, _, _ in batch.ended if delivery.position not in written]
+        for delivery in lost:
+            delivery.is_running = False
+            message = (self.group.uri, self.name, delivery.position, delivery.deliveries_count)
+            self.client.events.emit(events.LeaseWasLost(*message, "settling", group=self.group.name))
+        if lost:
+            batch.ended = [
+                (delivery, outcome, duration)
+                for delivery, outcome, duration in batch.ended
+                if delivery.position in written
+            ]

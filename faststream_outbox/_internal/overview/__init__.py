@@ -1,0 +1,1 @@
+"""Read-only questions about queues and topics: how many, how old, who, why not. They lease nothing and lock nothing."""

@@ -1,0 +1,1 @@
+"""Publishing: messages become rows in the caller's own transaction, or not at all."""

@@ -1,0 +1,179 @@
+"""The two ways to publish: with and without an event loop. See the package's promise."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+from faststream_outbox._internal.connections.caller import (
+    AnySession,
+    AnySyncSession,
+    CallerConnection,
+    caller_connection,
+    caller_connection_sync,
+)
+from faststream_outbox._internal.envelope import CheckedEnvelope, Envelope
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.events.types import Published
+from faststream_outbox._internal.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
+from faststream_outbox._internal.wakeup.after_commit import call_after_commit, tell_after_commit
+from faststream_outbox._internal.wakeup.hint import Hint, notices
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
+
+
+async def publish(
+    session: AnySession,
+    table: Table,
+    *envelopes: Envelope | CheckedEnvelope,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """Insert the messages in the session's transaction; returns their ids, None where a timer_id was taken."""
+    return await publish_rows(session, table, checked_batch(envelopes), wakeups=wakeups, events=events)
+
+
+async def publish_rows(
+    session: AnySession,
+    table: Table,
+    rows: Sequence[CheckedEnvelope],
+    *,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """As `publish`, for rows that `checked_batch` has made."""
+    if not rows:
+        return []
+    if isinstance(session, async_scoped_session):
+        session = session()
+    if isinstance(session, AsyncSession | AsyncConnection):
+        # All in one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
+        return await session.run_sync(_put, table, rows, wakeups, events)
+    opened = await caller_connection(session, table)
+    began = perf_counter()
+    ids: list[int | None] = []
+    try:
+        for portion in portions(rows):
+            name, values = insertion(portion)
+            ids += ids_of(portion, await opened.fetch(opened.sql("publish", name), values))
+    except BaseException as error:
+        tell_published(events, rows, began, error)
+        raise
+    tell_committed(opened, events, rows, ids, began)
+    for values in _wake(opened, rows, ids, wakeups):
+        await opened.fetch(opened.sql("publish", "notify_both"), values)
+    return ids
+
+
+def publish_sync(
+    session: AnySyncSession,
+    table: Table,
+    *envelopes: Envelope | CheckedEnvelope,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """As `publish`, for a sync session or connection."""
+    return publish_rows_sync(session, table, checked_batch(envelopes), wakeups=wakeups, events=events)
+
+
+def publish_rows_sync(
+    session: AnySyncSession,
+    table: Table,
+    rows: Sequence[CheckedEnvelope],
+    *,
+    wakeups: Wakeups | None = None,
+    events: Events | None = None,
+) -> list[int | None]:
+    """As `publish_rows`, for a sync session or connection."""
+    return _put(session, table, rows, wakeups, events) if rows else []
+
+
+def _put(
+    session: AnySyncSession,
+    table: Table,
+    rows: Sequence[CheckedEnvelope],
+    wakeups: Wakeups | None,
+    events: Events | None,
+) -> list[int | None]:
+    opened = caller_connection_sync(session, table)
+    began = perf_counter()
+    ids: list[int | None] = []
+    try:
+        for portion in portions(rows):
+            name, values = insertion(portion)
+            ids += ids_of(portion, opened.fetch_sync(opened.sql("publish", name), values))
+    except BaseException as error:
+        tell_published(events, rows, began, error)
+        raise
+    tell_committed(opened, events, rows, ids, began)
+    for values in _wake(opened, rows, ids, wakeups):
+        opened.fetch_sync(opened.sql("publish", "notify_both"), values)
+    return ids
+
+
+def _wake(
+    opened: CallerConnection, rows: Sequence[CheckedEnvelope], ids: Sequence[int | None], wakeups: Wakeups | None
+) -> list[dict[str, Any]]:
+    """Arrange for the hints; returns the NOTIFYs that must be sent in the caller's transaction."""
+    if wakeups is None:
+        return []
+    hints = hints_of(rows, ids)
+    if wakeups.mode == "in_transaction":
+        if opened.session is not None and not opened.is_autocommit:
+            # No hint is sent after the commit; but a session that forgets its commit is noticed.
+            tell_after_commit(opened.session, _nobody, hints)
+        return in_transaction(wakeups, hints)
+    if opened.is_autocommit:
+        for hint in hints:
+            wakeups.tell(hint)
+    elif opened.session is not None:
+        tell_after_commit(opened.session, wakeups.tell, hints)
+    return []
+
+
+def _nobody(_: Hint) -> None: ...
+
+
+def in_transaction(wakeups: Wakeups, hints: Sequence[Hint]) -> list[dict[str, Any]]:
+    """The NOTIFYs that must be sent in the caller's transaction."""
+    # A message for later would wake sleepers who find nothing.
+    # How long the transaction will stay open is not known: its messages may lie below the claimers' floors by then.
+    due = [replace(hint, scan=True) for hint in hints if hint.due_in <= 0]
+    return [wakeups.values(notice) for notice in notices(due, sender="transaction")]
+
+
+def tell_committed(
+    opened: CallerConnection,
+    events: Events | None,
+    rows: Sequence[CheckedEnvelope],
+    ids: Sequence[int | None],
+    began: float,
+) -> None:
+    """Emit that messages were written, once they are committed; at once where that cannot be heard."""
+    if events is None or Published not in events:
+        return
+    seconds = perf_counter() - began
+    written = [row for row, number in zip(rows, ids, strict=True) if number is not None]
+    if opened.session is None or opened.is_autocommit:
+        _emit(events, written, seconds)
+    else:
+        call_after_commit(opened.session, partial(_emit, events, written, seconds))
+
+
+def tell_published(
+    events: Events | None, rows: Sequence[CheckedEnvelope], began: float, error: BaseException | None = None
+) -> None:
+    """Emit that messages were written, or could not be."""
+    if events is None or Published not in events:
+        return
+    _emit(events, rows, perf_counter() - began, error)
+
+
+def _emit(events: Events, rows: Sequence[CheckedEnvelope], seconds: float, error: BaseException | None = None) -> None:
+    for queue in dict.fromkeys(row.queue for row in rows):
+        of_queue = [row for row in rows if row.queue == queue]
+        size = sum(len(row.payload) for row in of_queue)
+        events.emit(Published(queue, len(of_queue), size, seconds, error))

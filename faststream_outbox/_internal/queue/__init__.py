@@ -1,0 +1,1 @@
+"""The queue engine: each message is handled by one of many workers, with leases, retries and dead letters."""

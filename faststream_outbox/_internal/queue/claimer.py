@@ -1,0 +1,291 @@
+"""Claims for every worker of the process, on one connection, one statement at a time.
+
+Asks only for lanes that may have something, only as much as the workers have room for, and sleeps
+until a hint or the next due message. Where very many may have something, it finds out first which have.
+Keyless messages are claimed straight from the index, or by id where the scanner has found them; for those
+with keys, candidate keys are found first and then claimed in runs. Each kind of statement fails for itself.
+What failed is tried again alone and for less, down to one message, which is then set apart, so that it holds
+up no other. Runs as a service of the client.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.outage import Outage
+from faststream_outbox._internal.queue.asking import Asking
+from faststream_outbox._internal.queue.claim import Claim
+from faststream_outbox._internal.queue.claimant import Claimant, Open
+from faststream_outbox._internal.queue.culprit import Culprits, doubt_of_lane, doubt_of_message
+from faststream_outbox._internal.queue.keyed import KeyedClaims
+from faststream_outbox._internal.queue.lane_finder import LaneFinder
+from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan
+from faststream_outbox._internal.queue.planning.horizon import Horizon
+from faststream_outbox._internal.queue.planning.lanes import NEVER, NO_LIMIT, Lane, places, shares
+from faststream_outbox._internal.service import Pulse
+from faststream_outbox._internal.sql import Statements
+from faststream_outbox._internal.sql.queue_rows import ClaimedRow
+from faststream_outbox._internal.sql.rows import named
+from faststream_outbox._internal.wakeup.hint import Hint
+
+FIRST_SCAN_SECONDS = 0.25
+"""How long a new worker's first claim waits for the scan that tells of priorities."""
+
+Quota = tuple[Claimant, Lane, int]
+"""For whom, from which lane, and how many messages at most."""
+
+_DUE_ORDER = attrgetter("next_attempt_at", "id")
+
+
+class Claimer:
+    """The one task that claims."""
+
+    def __init__(
+        self, connection: DedicatedConnection, sql: Statements, events: Events, draw_token: Callable[[], UUID]
+    ) -> None:
+        self._draw_token = draw_token
+        self._events = events
+        self._wake = asyncio.Event()
+        self._workers: Open = {}
+        self._turn = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.pulse = Pulse()
+        self.at_rest: Callable[[], None] = lambda: None
+        """Called when there is nothing to claim for the moment."""
+        self._asking = Asking(connection, sql, Culprits(connection, sql, events), self._scan_soon)
+        self.horizon = Horizon()
+        keyed = KeyedClaims(self._asking, self._report, self.horizon, draw_token)
+        self._most_strays = NO_LIMIT
+        self._is_lone_turn = False
+        self._now = 0.0
+        self._server_now: datetime | None = None
+        steps: list[tuple[str, Callable[[Open, float], Any]]] = [
+            ("claim", self._step_without_keys),
+            ("find_lanes", LaneFinder(self._asking).step),
+            ("claim_found", self._step_of_strays),
+            ("claim_keys", keyed.step),
+            ("find_keys", keyed.find),
+        ]
+        self._steps = [(Outage(kind, events), step) for kind, step in steps]
+        self._examining = Outage("examine", events)
+
+    def add(self, worker: Claimant) -> ClaimPlan:
+        """Claim for this worker too."""
+        plan = self._workers[worker] = ClaimPlan(worker.queues, worker.options)
+        plan.claims_from = asyncio.get_running_loop().time() + FIRST_SCAN_SECONDS
+        self.wake()
+        return plan
+
+    async def remove(self, worker: Claimant) -> None:
+        """Claim no more for this worker; returns when none of its claims is under way."""
+        self._workers.pop(worker, None)
+        self.wake()
+        await self._idle.wait()
+
+    def wake(self) -> None:
+        """Go round again: there may be room, or work."""
+        self._wake.set()
+
+    def hint(self, hint: Hint) -> None:
+        """There may be work in a queue."""
+        now = asyncio.get_running_loop().time()
+        for plan in self._workers.values():
+            plan.hint(hint, now)
+        self._wake.set()
+
+    def open(self) -> Open:
+        """The workers that have room, and what they want."""
+        return {worker: plan for worker, plan in self._workers.items() if worker.room > 0}
+
+    def unheard_tokens(self) -> list[UUID]:
+        """Tokens of claims whose answer was lost."""
+        return self._asking.tokens()
+
+    @property
+    def outages(self) -> list[Outage]:
+        """Of each kind of its statements."""
+        return [self._examining, *(outage for outage, _ in self._steps)]
+
+    async def run(self) -> None:
+        """Claim until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                self._idle.clear()
+                worked = await self._step()
+                self.pulse.beat()
+                self._idle.set()
+                if not worked:
+                    self.at_rest()
+                    await self._sleep()
+        finally:
+            self._idle.set()
+
+    async def _step(self) -> bool:
+        now = self._now = asyncio.get_running_loop().time()
+        open_ = {worker: plan for worker, plan in self.open().items() if plan.claims_from <= now}
+        for plan in open_.values():
+            plan.awaken(now)
+        if self._asking.doubts and not self._examining.holds(now):
+            await self._try(self._examining, self._examine())
+            return True
+        # The kinds take turns, so that a flood of one does not starve the others.
+        self._turn += 1
+        for place in range(len(self._steps)):
+            outage, step = self._steps[(self._turn + place) % len(self._steps)]
+            if not outage.holds(now) and await self._try(outage, step(open_, now)):
+                return True
+        return False
+
+    async def _try(self, outage: Outage, step: Any) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            worked = bool(await step)
+        except Exception as error:  # noqa: BLE001 - reported, and tried again
+            outage.failed(error, loop.time())
+            return True
+        if worked:
+            outage.worked(loop.time())
+        return worked
+
+    async def _examine(self) -> bool:
+        await self._asking.examine()
+        return True
+
+    def _scan_soon(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for plan in self._workers.values():
+            plan.ask_scan(now)
+
+    async def _sleep(self) -> None:
+        times = [plan.wakes_at() for plan in self.open().values()]
+        times += [outage.retry_at for outage in (self._examining, *(outage for outage, _ in self._steps))]
+        # What was due when the last step began and was not done waits for the end of an outage.
+        until = min((at for at in times if at > self._now), default=NEVER)
+        delay = until - asyncio.get_running_loop().time()
+        if delay <= 0:
+            return
+        self.pulse.rest(delay)
+        try:
+            async with asyncio.timeout(None if until == NEVER else delay):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _step_without_keys(self, open_: Open, now: float) -> bool:
+        quotas = self._quotas(open_, now)
+        failing = {lane: worker for worker, plan in open_.items() if (lane := plan.failing(now)) is not None}
+        self._is_lone_turn = not self._is_lone_turn
+        if failing and (self._is_lone_turn or not quotas):
+            lane = min(failing, key=lambda lane: lane.retry_at)
+            quotas = [(failing[lane], lane, min(failing[lane].room, lane.most))]
+        if quotas:
+            await self._claim(quotas)
+        return bool(quotas)
+
+    async def _step_of_strays(self, open_: Open, now: float) -> bool:
+        wanted: dict[int, tuple[Claimant, str]] = {}
+        for worker, plan in open_.items():
+            for number in list(plan.strays)[: min(worker.room, self._most_strays)]:
+                wanted.setdefault(number, (worker, plan.strays.pop(number)))
+        if wanted:
+            await self._claim_found(wanted)
+        return bool(wanted)
+
+    def _quotas(self, open_: Open, now: float) -> list[Quota]:
+        quotas: list[Quota] = []
+        asked: set[tuple[str, int]] = set()
+        first = self._turn % len(open_) if open_ else 0
+        for worker, plan in [*open_.items()][first:] + [*open_.items()][:first]:
+            room = worker.room
+            lanes = plan.sure(plan.with_work(keyed=False), room)
+            # One statement asks once for a lane: of two workers of a queue the other has its turn next.
+            lanes = [lane for lane in lanes if (lane.queue, lane.priority) not in asked]
+            if lanes:
+                asked |= {(lane.queue, lane.priority) for lane in lanes}
+                plan.turn += 1
+                for lane, quota in shares(lanes, room, plan.turn, now):
+                    quotas.append((worker, lane, min(quota, lane.most)))
+        return quotas
+
+    async def _claim(self, quotas: list[Quota]) -> None:
+        token = self._draw_token()
+        values = places([lane for _, lane, _ in quotas]) | {
+            "quotas": [quota for *_, quota in quotas],
+            "ttls": [worker.options.lease_ttl_seconds for worker, *_ in quotas],
+            "token": token,
+        }
+        try:
+            claimed, _, took = await self._asking.fetch("claim", values)
+        except Exception as error:
+            self._claim_failed(quotas, values, error)
+            raise
+        rows = named(ClaimedRow, claimed)
+        # There is a row also where there is no message.
+        server_now = self._server_now = rows[0].acquired_at
+        self._asking.arrived(row.id for row in rows)
+        found: dict[tuple[str, int], list[ClaimedRow]] = {}
+        for row in rows:
+            if row.id is not None:
+                found.setdefault((row.queue, row.priority), []).append(row)
+        for worker, lane, quota in quotas:
+            taken = found.pop((lane.queue, lane.priority), [])
+            taken.sort(key=_DUE_ORDER)
+            last = (taken[-1].next_attempt_at, taken[-1].id) if taken else None
+            lane.worked(quickly=self._asking.is_quick(took))
+            lane.scanned(last, server_now, full=len(taken) >= quota)
+            if taken:
+                self._report(worker, lane.queue, len(taken))
+                worker.receive([Claim(row, token, worker, self._asking.sent_at) for row in taken])
+
+    def _claim_failed(self, quotas: list[Quota], values: dict[str, Any], error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        is_alone = len(quotas) == 1
+        for _, lane, quota in quotas:
+            lane.failed(quota, now, alone=is_alone)
+            if isinstance(error, TimeoutError) and lane.floor_at is None and self._server_now is not None:
+                lane.skip(self._server_now)
+            if is_alone and quota == 1:
+                self._asking.suspect(doubt_of_lane(lane.queue, values, error))
+
+    async def _claim_found(self, wanted: dict[int, tuple[Claimant, str]]) -> None:
+        token = self._draw_token()
+        values = {
+            "ids": list(wanted),
+            "queues": [queue for _, queue in wanted.values()],
+            "ttls": [worker.options.lease_ttl_seconds for worker, _ in wanted.values()],
+            "token": token,
+        }
+        try:
+            claimed, _, took = await self._asking.fetch("claim_found", values)
+        except Exception as error:
+            self._most_strays = max(1, len(wanted) // 2)
+            if len(wanted) == 1:
+                self._asking.suspect(doubt_of_message(values, error))
+            else:
+                for number, (worker, queue) in wanted.items():
+                    self._workers.get(worker, ClaimPlan((), worker.options)).strays[number] = queue
+            raise
+        if self._asking.is_quick(took):
+            self._most_strays = min(2 * self._most_strays, NO_LIMIT)
+        rows = named(ClaimedRow, claimed)
+        self._asking.arrived(row.id for row in rows)
+        taken: dict[tuple[Claimant, str], list[ClaimedRow]] = {}
+        for row in sorted(rows, key=_DUE_ORDER):
+            taken.setdefault(wanted[row.id], []).append(row)
+        for (worker, queue), mine in taken.items():
+            self._report(worker, queue, len(mine))
+            worker.receive([Claim(row, token, worker, self._asking.sent_at) for row in mine])
+
+    def _report(self, worker: Claimant, queue: str, count: int) -> None:
+        if worker in self._workers:
+            self._workers[worker].found()
+        if events.Claimed in self._events:
+            self._events.emit(events.Claimed(queue, worker.name, count))

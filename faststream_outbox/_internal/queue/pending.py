@@ -1,0 +1,153 @@
+"""Outcomes of one kind that wait to be written, and how to go on when a statement of theirs failed.
+
+What fails is halved until the outcome that cannot be written is alone; that one is set apart with a pause of its
+own, and its neighbours go first. In an outage the whole kind pauses, instead of trying once per message.
+Pure bookkeeping on given times. Used by `settler`, one for each kind.
+"""
+
+from dataclasses import dataclass
+from random import random
+
+from faststream_outbox._internal.queue.claim import Claim, Holder
+from faststream_outbox._internal.queue.refusal import is_final
+from faststream_outbox._internal.queue.settling import Ended
+from faststream_outbox._internal.service import pause_after
+
+MOST_PER_STATEMENT = 1000
+LONGEST_BREATH = 0.1
+"""Seconds between two refusals of single outcomes at most: each costs a connection."""
+
+
+@dataclass(slots=True, eq=False)
+class Apart:
+    """One outcome that failed alone."""
+
+    item: Ended
+    since: float
+    at: float
+    tries: int = 1
+    refusals: int = 0
+    refused_since: float = 0.0
+    error: BaseException | None = None
+    """Why it is given up and to be set apart; None until then."""
+
+    @property
+    def claim(self) -> Claim:
+        """Whose outcome it is."""
+        claim, _ = self.item
+        return claim
+
+
+class Pending:
+    """Outcomes of one kind."""
+
+    __slots__ = ("_at", "_breaths", "_most", "apart", "failures", "fresh")
+
+    def __init__(self) -> None:
+        self.fresh: list[Ended] = []
+        self.apart: list[Apart] = []
+        self.failures = 0
+        """Statements in a row that failed without being refused."""
+        self._most = MOST_PER_STATEMENT
+        self._breaths = 0
+        self._at = 0.0
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.apart)
+
+    def take(self, now: float) -> list[Ended]:
+        """What one statement should write now."""
+        if now < self._at or not self.fresh:
+            return []
+        group, self.fresh = self.fresh[: self._most], self.fresh[self._most :]
+        return group
+
+    def take_apart(self, now: float) -> Apart | None:
+        """One that failed alone and should be tried again now."""
+        if now < self._at:
+            return None
+        due = next((apart for apart in self.apart if apart.at <= now), None)
+        if due is not None:
+            self.apart.remove(due)
+        return due
+
+    def put_back(self, group: list[Ended]) -> None:
+        """These were not written: they are the first again."""
+        self.fresh[:0] = group
+
+    def give_up(self, worker: Holder) -> list[Claim]:
+        """Forget the outcomes of this worker's claims; gives those."""
+        out = [claim for claim, _ in self.fresh if claim.worker is worker]
+        out += [apart.claim for apart in self.apart if apart.claim.worker is worker]
+        self.fresh = [(claim, outcome) for claim, outcome in self.fresh if claim.worker is not worker]
+        self.apart = [apart for apart in self.apart if apart.claim.worker is not worker]
+        return out
+
+    def wakes_at(self) -> float:
+        """When there is something to try, if nothing new comes before."""
+        first = 0.0 if self.fresh else min((apart.at for apart in self.apart), default=float("inf"))
+        return max(first, self._at)
+
+    def wrote(self) -> None:
+        """A statement was written."""
+        self.failures = self._breaths = 0
+        if self._most < MOST_PER_STATEMENT:
+            self._most = min(MOST_PER_STATEMENT, 2 * self._most)
+
+    def failed(self, group: list[Ended], now: float, *, is_connected: bool) -> None:
+        """A statement failed, and not because of its data."""
+        self._pause(now)
+        if not is_connected or self.failures < 2 or not group:
+            self.put_back(group)
+        elif len(group) > 1:
+            # Perhaps one of them is to blame after all, as one whose row somebody has locked.
+            self._most = len(group) // 2
+            self.put_back(group)
+        else:
+            self.apart.append(Apart(group[0], now, self._at))
+
+    def refused(self, group: list[Ended], now: float) -> None:
+        """The server refused the data of a statement."""
+        if len(group) > 1:
+            self._most = len(group) // 2
+            self.put_back(group)
+        elif group:
+            self.refused_apart(Apart(group[0], now, now, tries=0), now)
+
+    def blocked(self, group: list[Ended], now: float) -> None:
+        """Somebody has locked the row of one of these: the others need not wait for it."""
+        if len(group) > 1:
+            self._most = len(group) // 2
+            self.put_back(group)
+        elif group:
+            self._keep_apart(Apart(group[0], now, now, tries=0), now)
+
+    def failed_apart(self, apart: Apart, now: float) -> None:
+        """One that was tried alone failed, and not because of its data."""
+        self._pause(now)
+        self._keep_apart(apart, now)
+
+    def blocked_apart(self, apart: Apart, now: float) -> None:
+        """The row of one that was tried alone is still locked."""
+        self._keep_apart(apart, now)
+
+    def refused_apart(self, apart: Apart, now: float, error: BaseException | None = None) -> None:
+        """One that was tried alone was refused."""
+        if not apart.refusals:
+            apart.refused_since = now
+        apart.refusals += 1
+        if apart.error is None and is_final(apart.refusals, now - apart.refused_since):
+            # Setting it apart is another statement, with pauses of its own.
+            apart.error, apart.tries = error, 0
+        self._breaths += 1
+        self._at = now + min(LONGEST_BREATH, pause_after(self._breaths))
+        self._keep_apart(apart, now)
+
+    def _keep_apart(self, apart: Apart, now: float) -> None:
+        apart.tries += 1
+        apart.at = now + pause_after(apart.tries)
+        self.apart.append(apart)
+
+    def _pause(self, now: float) -> None:
+        self.failures += 1
+        self._at = now + pause_after(self.failures, random())

@@ -1,0 +1,199 @@
+"""Full scans, beside the claims and on a connection of their own.
+
+They find which lanes there are, what lies below the claimer's floors, which keys have a head to claim, and when
+the next message falls due. They take nothing: what they find, the claimer claims. However long a scan takes
+and however often it fails, no claim waits for it. Runs as a service of the client.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.outage import Outage
+from faststream_outbox._internal.queue.claimer import Claimer
+from faststream_outbox._internal.queue.planning.claim_plan import MOST_STRAYS, ClaimPlan, LaneName
+from faststream_outbox._internal.queue.planning.lanes import BEFORE_ALL_IDS, NEVER, Lane
+from faststream_outbox._internal.queue.stray_keys import StrayKeys
+from faststream_outbox._internal.service import STUCK_SECONDS, Pulse
+from faststream_outbox._internal.sql import Statements
+from faststream_outbox._internal.sql.queue_rows import ClaimableRow, DrawnIdsRow, LaneRow, NextDueRow
+from faststream_outbox._internal.sql.rows import named
+
+SCAN_TIMEOUT = 300.0
+"""Seconds that a scan may take: nothing waits for it, and a million dead index entries take their time."""
+
+
+class Scanner:
+    """The one task that scans for a claimer."""
+
+    def __init__(
+        self, connection: DedicatedConnection, sql: Statements, events: Events, claimer: Claimer, table: str
+    ) -> None:
+        self._connection = connection
+        self._sql = sql
+        self._claimer = claimer
+        self._table = table
+        self._horizon = claimer.horizon
+        self._wake = asyncio.Event()
+        self._until = NEVER
+        self.pulse = Pulse(SCAN_TIMEOUT + STUCK_SECONDS)
+        self._scans = Outage("scan", events)
+        self._dues = Outage("next_due", events)
+        self._readings = Outage("drawn_ids", events)
+        self._stray_keys = StrayKeys(self._fetch, claimer, self._between)
+        claimer.at_rest = self._rouse
+
+    @property
+    def outages(self) -> list[Outage]:
+        """Of each kind of its statements."""
+        return [self._scans, self._dues, self._readings]
+
+    def _rouse(self) -> None:
+        plans = self._claimer.open().values()
+        is_read = self._horizon.wants_reading(asyncio.get_running_loop().time())
+        if is_read or any(plan.scan_at < self._until for plan in plans) or self._unknown():
+            self._wake.set()
+
+    def _late(self, now: float) -> list[ClaimPlan]:
+        """Whose scan is due, and with them those whose scan would be due soon: one scan is enough for all."""
+        plans = self._claimer.open().values()
+        if not any(plan.scan_at <= now for plan in plans):
+            return []
+        return [plan for plan in plans if plan.scan_at <= now or plan.joins_scan(now)]
+
+    def _unknown(self) -> list[Lane]:
+        lanes = (lane for plan in self._claimer.open().values() for lane in plan.lanes.values())
+        return [lane for lane in lanes if not lane.may_have_work and not lane.is_due_known]
+
+    async def run(self) -> None:
+        """Scan until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            self.pulse.beat()
+            await self._between()
+            now = loop.time()
+            if (late := self._late(now)) and not self._scans.holds(now):
+                await self._try(self._scan(late), self._scans)
+            elif not self._unknown() or self._dues.holds(now):
+                await self._sleep(now)
+
+    async def _between(self) -> None:
+        """What must not wait for the end of a long scan."""
+        await self._tell_dues()
+        if self._horizon.wants_reading(asyncio.get_running_loop().time()):
+            await self._try(self._read_horizon(), self._readings)
+
+    async def _read_horizon(self) -> None:
+        horizon, loop = self._horizon, asyncio.get_running_loop()
+        beginnings = horizon.beginnings
+        horizon.failed(loop.time())
+        rows = await self._fetch("drawn_ids", {"table": self._table})
+        for row in named(DrawnIdsRow, rows) if beginnings == horizon.beginnings else ():
+            horizon.read(row.server, row.drawn, row.writers, loop.time())
+
+    async def _tell_dues(self) -> None:
+        unknown = self._unknown()
+        if unknown and not self._dues.holds(asyncio.get_running_loop().time()):
+            await self._try(self._next_due(unknown), self._dues)
+
+    async def _try(self, scan: Any, outage: Outage) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await scan
+        except Exception as error:  # noqa: BLE001 - reported, and tried again
+            outage.failed(error, loop.time())
+        else:
+            outage.worked(loop.time())
+        self._claimer.wake()
+
+    async def _sleep(self, now: float) -> None:
+        times = [plan.scan_at for plan in self._claimer.open().values()]
+        times += [outage.retry_at for outage in (self._scans, self._dues) if outage.holds(now)]
+        if self._horizon.is_wanted:
+            times.append(self._horizon.read_at)
+        # What is late now waits for the end of an outage.
+        self._until = min((at for at in times if at > now), default=NEVER)
+        self.pulse.rest(self._until - now)
+        try:
+            async with asyncio.timeout(None if self._until == NEVER else self._until - now):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _fetch(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
+        self.pulse.beat()
+        return await self._connection.fetch(self._sql[name], values)
+
+    async def _next_due(self, lanes: list[Lane]) -> None:
+        values = {
+            "queues": [lane.queue for lane in lanes],
+            "priorities": [lane.priority for lane in lanes],
+            "keyed": [lane.keyed for lane in lanes],
+            "floor_ats": [lane.floor_at for lane in lanes],
+        }
+        for lane in lanes:
+            # Before the question: a hint that comes meanwhile asks for another.
+            lane.is_due_known = True
+        try:
+            rows = await self._fetch("next_due", values)
+        except BaseException:
+            for lane in lanes:
+                lane.is_due_known = False
+            raise
+        now = asyncio.get_running_loop().time()
+        due = {(row.queue, row.priority, row.keyed): row.due_in for row in named(NextDueRow, rows)}
+        for lane in lanes:
+            seconds = due.get((lane.queue, lane.priority, lane.keyed))
+            if seconds is not None:
+                lane.note_due(now + seconds)
+
+    async def _scan(self, plans: list[ClaimPlan]) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        queues = list(dict.fromkeys(queue for plan in plans for queue in plan.queues))
+        found = named(LaneRow, await self._fetch("survey", {"queues": queues}))
+        of_queue: dict[str, list[LaneName]] = {}
+        for lane in found:
+            of_queue.setdefault(lane.queue, []).append((lane.queue, lane.priority, lane.keyed))
+        names = {plan: [name for queue in plan.queues for name in of_queue.get(queue, ())] for plan in plans}
+        for plan in plans:
+            for name in names[plan]:
+                plan.lane(name)
+            plan.claims_from = 0.0
+        self._claimer.wake()
+        await self._scan_below(plans)
+        await self._stray_keys.scan(plans, [lane for lane in found if lane.keyed])
+        now = loop.time()
+        for plan in plans:
+            plan.scanned(dict.fromkeys(names[plan]), now, now - began)
+
+    async def _scan_below(self, plans: list[ClaimPlan]) -> None:
+        places = [
+            (plan, lane)
+            for plan in plans
+            for lane in plan.lanes.values()
+            if not lane.keyed and lane.floor_at is not None
+        ]
+        if not places:
+            return
+        lanes = [lane for _, lane in places]
+        values = {
+            "queues": [lane.queue for lane in lanes],
+            "priorities": [lane.priority for lane in lanes],
+            "from_ats": [None] * len(lanes),
+            "from_ids": [BEFORE_ALL_IDS] * len(lanes),
+            "to_ats": [lane.floor_at for lane in lanes],
+            "to_ids": [lane.floor_id for lane in lanes],
+            "ttls": [plan.options.lease_ttl_seconds for plan, _ in places],
+            "most": MOST_STRAYS,
+            "unheard": self._claimer.unheard_tokens(),
+        }
+        found: dict[int, list[ClaimableRow]] = {}
+        for row in named(ClaimableRow, await self._fetch("claimable", values)):
+            found.setdefault(row.n, []).append(row)
+        for place, rows in found.items():
+            plan, lane = places[place - 1]
+            plan.found_below(lane, [(row.next_attempt_at, row.id) for row in rows])

@@ -1,0 +1,151 @@
+"""A relay: workers of the engines whose handler sends to another broker, started and stopped with the outbox broker.
+
+`broker.relay(…)` makes it. It begins when the broker that it sends to runs, in whatever order they are started.
+Nothing of claiming, leasing or settling is done here.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from faststream_outbox._internal import events
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.log.client import LogClient
+from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.worker import Worker
+from faststream_outbox._internal.relay.line import PATIENCE_SECONDS, Line
+from faststream_outbox._internal.relay.options import RelayOptions
+from faststream_outbox._internal.service import Service, retrying
+from faststream_outbox.errors import BrokerUnavailable
+
+Engines = tuple[OutboxClient, Callable[[], LogClient]]
+"""The queue engine's client, and what gives the log engine's one."""
+Sources = tuple[tuple[str, ...], Line]
+"""Queues or topics, and the line that they are sent through."""
+
+
+class Relay:
+    """What one call of `broker.relay` has made."""
+
+    def __init__(self, name: str, sources: Sequence[Sources], options: RelayOptions, group: str | None = None) -> None:
+        self.name = name
+        self.group = group
+        self.options = options
+        self.prefix: Callable[[], str] = str
+        """What routers put before the names of queues and topics."""
+        self._sources = sources
+        self._runs: list[_Run] = []
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it reads: queues, or topics."""
+        prefix = self.prefix()
+        return tuple(f"{prefix}{name}" for names, _ in self._sources for name in names)
+
+    def readings(self) -> list[tuple[tuple[str, ...], Line, bool]]:
+        """What each line reads, with prefixes, and whether it runs and its broker was started."""
+        prefix = self.prefix()
+        ready = {run.line: run.is_ready for run in self._runs}
+        return [
+            (tuple(f"{prefix}{name}" for name in names), line, ready.get(line, False)) for names, line in self._sources
+        ]
+
+    @property
+    def lines(self) -> list[Line]:
+        """One for each transport."""
+        return [line for _, line in self._sources]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not stopped."""
+        return bool(self._runs)
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether it runs and a broker that it sends to does not answer, or was not started."""
+        return self.is_running and not all(run.is_ready and run.line.circuit.is_closed for run in self._runs)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are being sent."""
+        return sum(line.in_flight for line in self.lines)
+
+    async def start(self, engines: Engines, graceful_timeout: float | None = 15.0) -> None:
+        """Begin to relay as soon as the brokers run that it sends to, unless it does so already."""
+        if self._runs:
+            return
+        client, log = engines
+        prefix = self.prefix()
+        for names, line in self._sources:
+            read = tuple(f"{prefix}{name}" for name in names)
+            worker: Worker | LogWorker
+            if self.group is None:
+                options = self.options.of_queue(graceful_timeout)
+                worker = Worker(
+                    client.engine, client.table, read, line.handle, client=client, name=self.name, options=options
+                )
+            else:
+                worker = LogWorker(
+                    log(),
+                    [Group(self.group, topic) for topic in read],
+                    line.handle,
+                    options=self.options.of_topic(),
+                    members=self.options.batches,
+                    batch=True,
+                    name=self.name,
+                )
+            self._runs.append(_Run(line, worker, client.events))
+        await asyncio.gather(*(run.start() for run in self._runs))
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Let what is being sent be confirmed, give back what waits, and send no more."""
+        runs, self._runs = self._runs, []
+        await asyncio.gather(*(run.stop(timeout or 0.0) for run in runs))
+
+    def leave(self) -> None:
+        """Forget what ran in an event loop that has ended."""
+        self._runs = []
+
+
+class _Run:
+    """A line and its worker, from a start to a stop."""
+
+    def __init__(self, line: Line, worker: Worker | LogWorker, emitter: Events) -> None:
+        self.line = line
+        self.is_ready = False
+        self._worker = worker
+        self._events = emitter
+        self._opening: Service | None = None
+
+    async def start(self) -> None:
+        """Open the line at once if that is possible, else as soon as it is."""
+        self.line.begin(self._events)
+        if self.line.is_open and getattr(self.line.transport, "is_started_by_others", False):
+            await self._open()
+        else:
+            self._opening = Service(f"outbox start of {self.line.relay}", self._open, self._crashed)
+            self._opening.start()
+
+    async def _open(self) -> None:
+        line = self.line
+        if not await line.opened(PATIENCE_SECONDS) and not line.circuit.is_over:
+            line.circuit.suspect(BrokerUnavailable(getattr(line.transport, "missing", "it was not started")))
+            await line.opened(math.inf)
+        await retrying(line.transport.start, lambda error, _: line.circuit.suspect(error))
+        if not line.circuit.is_closed:
+            line.circuit.answered()
+        await self._worker.start()
+        self.is_ready = True
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        self._events.emit(events.LoopCrashed(name, error))
+
+    async def stop(self, timeout: float) -> None:
+        """End the waiting, then the sending, then the transport."""
+        self.line.circuit.end()
+        if self._opening is not None:
+            await self._opening.stop()
+        await self._worker.stop(timeout)
+        await self.line.transport.stop()

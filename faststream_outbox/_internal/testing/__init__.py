@@ -1,0 +1,1 @@
+"""The test broker, and the programs of a private PostgreSQL."""
