@@ -1,8 +1,11 @@
 """The contracts of import-linter, which `make lint` checks, do catch what they are there for."""
 
+import ast
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,6 @@ def lint(root: Path) -> subprocess.CompletedProcess[str]:
         ("_internal/sql/__init__.py", "import faststream_outbox.queue", PUBLIC),
         ("_internal/log/sharing/spans.py", "from faststream_outbox._internal.log.sharing import leases", NO_CIRCLES),
         ("_internal/log/client.py", "def late(): from faststream_outbox._internal.log import reader", NO_CIRCLES),
-        ("_internal/log/tail.py", "if TYPE_CHECKING: from faststream_outbox._internal.log import client", NO_CIRCLES),
         ("_internal/schema/__init__.py", "import faststream", "The engines do not know FastStream"),
         (
             "_internal/testing/__init__.py",
@@ -38,22 +40,12 @@ def lint(root: Path) -> subprocess.CompletedProcess[str]:
         ("_internal/memory/rows.py", "import faststream_outbox._internal.broker.backend", "Arrows point down only"),
         ("_internal/broker/config.py", "import faststream_outbox._internal.broker.producer", NO_CIRCLES),
         (
-            "_internal/broker/middlewares.py",
-            "if TYPE_CHECKING:\n    from faststream_outbox._internal.broker.subscriber import OutboxSubscriber",
-            NO_CIRCLES,
-        ),
-        (
             "_internal/memory/log.py",
             "def late() -> None:\n    import faststream_outbox._internal.memory.reader",
             NO_CIRCLES,
         ),
         ("_internal/testing/immediate.py", "import faststream_outbox._internal.testing.producer", NO_CIRCLES),
         ("_internal/queue/claim.py", "from faststream_outbox._internal.queue.worker import Worker", NO_CIRCLES),
-        (
-            "_internal/queue/options.py",
-            "if TYPE_CHECKING:\n    from faststream_outbox._internal.queue.worker import Worker",
-            NO_CIRCLES,
-        ),
         (
             "_internal/queue/planning/keys.py",
             "def late() -> None:\n    from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan",
@@ -68,3 +60,50 @@ def test_a_wrong_import_breaks_its_contract(tmp_path: Path, module: str, line: s
     with (package / module).open("a") as file:
         file.write(f"\n{line}\n")
     assert f"{contract} BROKEN" in lint(tmp_path).stdout
+
+
+INTERNAL = "faststream_outbox._internal."
+
+
+def named_for_typing(tree: ast.Module) -> Iterator[str]:
+    """Modules of the package that are imported for annotations alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for found in node.body:
+                if isinstance(found, ast.ImportFrom) and str(found.module).startswith("faststream_outbox"):
+                    yield str(found.module)
+
+
+def layers() -> dict[str, int]:
+    """How high each folder of the package stands; the lowest is 0."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (rows,) = (each["layers"] for each in linter["contracts"] if each["name"] == "Arrows point down only")
+    return {name.strip(" ()"): height for height, row in enumerate(reversed(rows)) for name in row.split("|")}
+
+
+def strays(folder: str, source: str) -> list[str]:
+    """Imports for typing in a module of a folder that leave it, and do not go down."""
+    height = layers()
+    return [
+        name
+        for name in named_for_typing(ast.parse(source))
+        if not name.startswith(f"{INTERNAL}{folder}.")
+        and height.get(name.removeprefix(INTERNAL).partition(".")[0], len(height)) >= height[folder]
+    ]
+
+
+def test_imports_for_typing_go_up_within_a_folder_only() -> None:
+    package = ROOT / "faststream_outbox" / "_internal"
+    found = {
+        str(path.relative_to(package)): stray
+        for path in package.rglob("*/*.py")
+        if (stray := strays(path.relative_to(package).parts[0], path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+def test_an_import_for_typing_that_goes_up_is_found() -> None:
+    source = f"if TYPE_CHECKING:\n    from {INTERNAL}queue.worker import Worker\n    from os import PathLike\n"
+    assert strays("queue", source) == strays("broker", source) == []
+    assert strays("log", source) == strays("wakeup", source) == [f"{INTERNAL}queue.worker"]
+    assert strays("broker", source.replace(INTERNAL, "faststream_outbox.")) == ["faststream_outbox.queue.worker"]

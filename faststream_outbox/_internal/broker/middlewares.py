@@ -8,9 +8,9 @@ other brokers. What could not be forwarded because the other broker has stopped 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from faststream import AckPolicy, BaseMiddleware
 from faststream.exceptions import AckMessage, HandlerException, SkipMessage
@@ -28,55 +28,13 @@ from faststream_outbox._internal.connections.isolation import is_conflict
 from faststream_outbox._internal.log.message import EVENT_ID
 from faststream_outbox._internal.outcomes.limited import overdue
 from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry
-from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.service import unbroken
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
 
 # Ids too: they are the inbound message's own, and a second message under one of them would be a duplicate.
 _OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID, MESSAGE_ID, NATS_MESSAGE_ID)
-
-
-class Consuming(Protocol):
-    """What is asked of the subscriber whose message it is."""
-
-    is_transactional: bool
-    is_stopping: bool
-    propagates_headers: bool
-    options: WorkerOptions
-
-    @property
-    def ack_policy(self) -> AckPolicy:
-        """What a handler's end means."""
-        ...
-
-    @property
-    def is_manual(self) -> bool:
-        """Whether the handler decides alone."""
-        ...
-
-    @property
-    def can_forward(self) -> bool:
-        """Whether the brokers run that handlers forward to."""
-        ...
-
-    def open_session(self) -> AsyncSession:
-        """A session for a transactional handler."""
-        ...
-
-    async def begin_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
-        """Begin a handler's own transaction."""
-        ...
-
-    async def settle_within(self, session: AsyncSession, claims: Sequence[Received]) -> None:
-        """Finish messages in a handler's own transaction."""
-        ...
-
-    async def commit(self, session: AsyncSession, claims: Sequence[Received]) -> None:
-        """Commit a handler's own transaction."""
-        ...
-
-    def conflicted(self) -> None:
-        """A handler's transaction was in conflict with another one."""
-        ...
 
 
 def claims_of(raw: object) -> list[Received]:
@@ -93,7 +51,9 @@ def take_back_ack(raw: object, error: Exception) -> None:
             claim.decision = Retry(error=error)
 
 
-def pass_headers_on(cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "Consuming | None") -> None:
+def pass_headers_on(
+    cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "OutboxSubscriber | None"
+) -> None:
     """Give a response without headers those of the message, where the subscriber asks for that."""
     has_own = cmd.has_own_headers if isinstance(cmd, OutboxPublishCommand) else bool(cmd.headers)
     if inbound and subscriber is not None and subscriber.propagates_headers and not has_own:
@@ -126,8 +86,8 @@ class OutboxMiddleware(BaseMiddleware):
         self._token: Any = None
         self._inbound: dict[str, Any] | None = None
 
-    def _subscriber(self) -> "Consuming | None":
-        return cast("Consuming | None", self.context.get_local("handler_"))
+    def _subscriber(self) -> "OutboxSubscriber | None":
+        return cast("OutboxSubscriber | None", self.context.get_local("handler_"))
 
     async def on_receive(self) -> None:
         """Open the transaction of a transactional subscriber."""
@@ -198,7 +158,7 @@ class OutboxMiddleware(BaseMiddleware):
         return False
 
     @staticmethod
-    def _note_instruction(raised: HandlerException, claims: list[Received], subscriber: "Consuming") -> None:
+    def _note_instruction(raised: HandlerException, claims: list[Received], subscriber: "OutboxSubscriber") -> None:
         """Heed what FastStream leaves to the broker: nobody else says what becomes of these messages."""
         for claim in claims:
             if subscriber.is_manual:

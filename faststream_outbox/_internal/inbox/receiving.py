@@ -6,27 +6,24 @@ everybody from finding out late. A commit whose answer was lost is found out abo
 """
 
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection, end
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.isolation import BEGINNINGS, is_conflict
-from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.inbox.answer import Answer
 from faststream_outbox._internal.inbox.key import Key
-from faststream_outbox._internal.inbox.options import OnConcurrent
 from faststream_outbox._internal.inbox.session import BROKEN, ROLLED_BACK, Guard
-from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.service import unbroken
-from faststream_outbox._internal.sql import Statements
 from faststream_outbox._internal.sql.inbox_rows import Kept, Turn
 from faststream_outbox._internal.sql.rows import column, named
 from faststream_outbox._internal.uncertain import Fate, commit
 from faststream_outbox.errors import BeingHandled, InvalidOption, TransactionEnded
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.inbox.receiver import Receiver
 
 AUTOCOMMIT = (
     "The engine commits each statement by itself (AUTOCOMMIT), so that a receipt and a handler's writes would not be "
@@ -36,33 +33,10 @@ AUTOCOMMIT = (
 IN_FAILED_TRANSACTION = "25P02"
 
 
-class Consumer(Protocol):
-    """What a delivery needs of the inbox."""
-
-    @property
-    def table(self) -> Table: ...
-
-    @property
-    def names(self) -> Names: ...
-
-    @property
-    def sql(self) -> Statements: ...
-
-    @property
-    def events(self) -> Events: ...
-
-    @property
-    def on_concurrent(self) -> OnConcurrent: ...
-
-    def connection(self) -> DedicatedConnection: ...
-
-    def open_session(self) -> AsyncSession: ...
-
-
 class Receiving:
     """From the receipt to the commit."""
 
-    def __init__(self, inbox: Consumer, key: Key) -> None:
+    def __init__(self, inbox: "Receiver", key: Key) -> None:
         self.key = key
         self.answer: Answer | None = None
         """What the first delivery was answered, where that is kept."""

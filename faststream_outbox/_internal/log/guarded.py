@@ -7,37 +7,17 @@ beside the guilty one is not blamed again. After `crash_limit` deaths in a row i
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from faststream_outbox._internal.log.batch import Batch
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.settler import Settling
-from faststream_outbox._internal.log.sharing.spans import Cursor
-from faststream_outbox._internal.outcomes.outcome import CRASH_LOOP, Dead, Outcome
+from faststream_outbox._internal.outcomes.outcome import CRASH_LOOP, Dead
 from faststream_outbox.errors import CrashLoop
 
-
-class Run(Protocol):
-    """A batch on its way through a handler, as far as the guard has to do with it."""
-
-    batch: Batch
-    reached: Cursor | None
-
-    @property
-    def reader(self) -> Settling:
-        """The member that runs it."""
-        ...
-
-    def end(self, delivery: Delivery, outcome: Outcome, duration: float = 0.0) -> None:
-        """Note what became of a message."""
-        ...
-
-    async def write(self) -> None:
-        """Write how far the batch has come."""
-        ...
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.executor import BatchRun
 
 
-async def guarded(batch_run: Run, delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
+async def guarded(batch_run: "BatchRun", delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
     """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
     reader = batch_run.reader
     is_suspect = delivery.position in reader.leases.crash_guard.suspects
@@ -49,7 +29,7 @@ async def guarded(batch_run: Run, delivery: Delivery, run: Callable[[], Awaitabl
         return True
 
 
-async def noted(batch_run: Run, delivery: Delivery) -> bool | None:
+async def noted(batch_run: "BatchRun", delivery: Delivery) -> bool | None:
     """Note that a message is about to run; False if it is over, because owners died with it, None if it is lost."""
     reader = batch_run.reader
     crashes = await reader.note(delivery.slot, delivery.position)
@@ -59,7 +39,7 @@ async def noted(batch_run: Run, delivery: Delivery) -> bool | None:
     return False
 
 
-async def survived(batch_run: Run, delivery: Delivery) -> None:
+async def survived(batch_run: "BatchRun", delivery: Delivery) -> None:
     """Write what became of a message at once: if the next one ends the process, this one must not come again."""
     reader = batch_run.reader
     batch_run.reached = delivery.cursor

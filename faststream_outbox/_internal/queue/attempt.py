@@ -3,8 +3,7 @@
 A claim whose lease ran out while it waited is not started. One that was delivered too often is not
 started either. An exception, of whatever kind, is a failed attempt; so is a CancelledError that nobody
 but the handler itself caused. A KeyboardInterrupt passes: it is meant for the program.
-Called by `executor`, for one message or for a batch, and by the test broker. A `Runner` is as much of a worker as an
-attempt needs.
+Called by `executor`, for one message or for a batch, and by the test broker.
 """
 
 import asyncio
@@ -12,10 +11,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.failure import ENDING
 from faststream_outbox._internal.outcomes.outcome import (
     CRASH_LOOP,
@@ -35,33 +33,8 @@ from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox.errors import WrongOutcomes
 
-
-class Runner(Protocol):
-    """The worker whose handler is called."""
-
-    name: str
-    options: WorkerOptions
-    events: Events
-    handle: Any
-    """Takes a claim and returns an outcome; with `options.batch`, as many of both."""
-    is_stopping: bool
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the event loop is ending everything, as at the end of `asyncio.run`."""
-        ...
-
-    def employs(self, task: asyncio.Task[Any]) -> bool:
-        """Whether this is the task of one of its executors."""
-        ...
-
-    def drop(self, claim: Claim) -> None:
-        """Called when the lease was gone before the handler could begin."""
-        ...
-
-    def finished(self, seconds: float, messages: int) -> None:
-        """Called when the handler took so long for so many messages."""
-        ...
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 
 def _known(outcome: object) -> Outcome:
@@ -79,7 +52,7 @@ def overdelivered(claim: Claim, options: WorkerOptions) -> Dead | None:
     return None
 
 
-async def attempt(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> FinalOutcome | None:
+async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> FinalOutcome | None:
     """Run the handler on one message; None if the lease was gone before it could start."""
     if not _may_start(worker, claim):
         return None
@@ -107,7 +80,9 @@ async def attempt(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> Fina
     return await _final(worker, claim, _known(outcome))
 
 
-async def attempt_batch(worker: Runner, claims: Sequence[Claim], task: asyncio.Task[Any]) -> list[FinalOutcome | None]:
+async def attempt_batch(
+    worker: "Worker", claims: Sequence[Claim], task: asyncio.Task[Any]
+) -> list[FinalOutcome | None]:
     """Run the handler on a batch; an exception fails every message of it."""
     finals: dict[int, FinalOutcome | None] = {}
     started: list[Claim] = []
@@ -151,14 +126,14 @@ async def attempt_batch(worker: Runner, claims: Sequence[Claim], task: asyncio.T
     return [finals[claim.id] for claim in claims]
 
 
-def _may_start(worker: Runner, claim: Claim) -> bool:
+def _may_start(worker: "Worker", claim: Claim) -> bool:
     if not claim.is_lost and clock.now() < claim.deadline:
         return True
     worker.drop(claim)
     return False
 
 
-def _start(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> None:
+def _start(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> None:
     claim.was_started = True
     claim.task = task
     emitter = worker.events
@@ -168,7 +143,7 @@ def _start(worker: Runner, claim: Claim, task: asyncio.Task[Any]) -> None:
 
 
 def _cancelled(
-    worker: Runner, error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
+    worker: "Worker", error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
 ) -> Outcome:
     if worker.is_stopping:
         return STOPPED
@@ -181,14 +156,14 @@ def _cancelled(
     return STOPPED if any(claim.is_lost for claim in claims) else Retry(error=error)
 
 
-def _uncancel(worker: Runner, task: asyncio.Task[Any]) -> None:
+def _uncancel(worker: "Worker", task: asyncio.Task[Any]) -> None:
     """A handler that went on in spite of a cancellation has dealt with it: it is not meant for the next message."""
     if task.cancelling() and worker.employs(task) and not (worker.is_stopping or worker.is_cancelled):
         while task.cancelling():
             task.uncancel()
 
 
-async def _final(worker: Runner, claim: Claim, outcome: Outcome) -> FinalOutcome:
+async def _final(worker: "Worker", claim: Claim, outcome: Outcome) -> FinalOutcome:
     if type(outcome) is Done:
         return outcome
     final = resolved(

@@ -1,37 +1,21 @@
 """A claim: one message in flight, under a lease that others respect while it lives.
 
 Holds the row that was claimed and reads from it on demand, because most handlers need only the body. Made by
-`claimer` and `keyed`, handed to handlers, ended by `settler`. A `Holder` is what a claim's worker is to those who
-renew its lease and write its outcome.
+`claimer` and `keyed`, handed to handlers, ended by `settler`.
 """
 
 from asyncio import Task
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from faststream_outbox._internal.envelope import read_headers
-from faststream_outbox._internal.outcomes.outcome import FinalOutcome, Outcome
+from faststream_outbox._internal.outcomes.outcome import Outcome
 from faststream_outbox._internal.queue import clock
-from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.sql.queue_rows import ClaimedOfKeyRow, ClaimedRow
 
-
-class Holder(Protocol):
-    """The worker that a message was claimed for."""
-
-    name: str
-    options: WorkerOptions
-    unsettled: "set[Claim]"
-    """Claims whose outcome is not written yet."""
-
-    def settle(self, claim: "Claim", outcome: FinalOutcome) -> None:
-        """Have an outcome written."""
-        ...
-
-    def settled(self, claim: "Claim", outcome: FinalOutcome, *, lost: bool) -> None:
-        """Called when the outcome is written, or was not because the lease is gone."""
-        ...
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 
 class Claim:
@@ -62,7 +46,7 @@ class Claim:
         "worker",
     )
 
-    def __init__(self, row: ClaimedRow | ClaimedOfKeyRow, token: UUID, worker: Holder, claimed_at: float) -> None:
+    def __init__(self, row: ClaimedRow | ClaimedOfKeyRow, token: UUID, worker: "Worker", claimed_at: float) -> None:
         self._row = row
         self._headers: dict[str, Any] | None = None
         self.id: int = row.id

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from faststream_outbox._internal import events
@@ -21,11 +21,10 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outage import Outage
 from faststream_outbox._internal.queue.asking import Asking
 from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.claimant import Claimant, Open
 from faststream_outbox._internal.queue.culprit import Culprits, doubt_of_lane, doubt_of_message
 from faststream_outbox._internal.queue.keyed import KeyedClaims
 from faststream_outbox._internal.queue.lane_finder import LaneFinder
-from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan
+from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan, Open
 from faststream_outbox._internal.queue.planning.horizon import Horizon
 from faststream_outbox._internal.queue.planning.lanes import NEVER, NO_LIMIT, Lane, places, shares
 from faststream_outbox._internal.service import Pulse
@@ -34,10 +33,13 @@ from faststream_outbox._internal.sql.queue_rows import ClaimedRow
 from faststream_outbox._internal.sql.rows import named
 from faststream_outbox._internal.wakeup.hint import Hint
 
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
+
 FIRST_SCAN_SECONDS = 0.25
 """How long a new worker's first claim waits for the scan that tells of priorities."""
 
-Quota = tuple[Claimant, Lane, int]
+Quota = tuple["Worker", Lane, int]
 """For whom, from which lane, and how many messages at most."""
 
 _DUE_ORDER = attrgetter("next_attempt_at", "id")
@@ -76,14 +78,14 @@ class Claimer:
         self._steps = [(Outage(kind, events), step) for kind, step in steps]
         self._examining = Outage("examine", events)
 
-    def add(self, worker: Claimant) -> ClaimPlan:
+    def add(self, worker: "Worker") -> ClaimPlan:
         """Claim for this worker too."""
         plan = self._workers[worker] = ClaimPlan(worker.queues, worker.options)
         plan.claims_from = asyncio.get_running_loop().time() + FIRST_SCAN_SECONDS
         self.wake()
         return plan
 
-    async def remove(self, worker: Claimant) -> None:
+    async def remove(self, worker: "Worker") -> None:
         """Claim no more for this worker; returns when none of its claims is under way."""
         self._workers.pop(worker, None)
         self.wake()
@@ -191,7 +193,7 @@ class Claimer:
         return bool(quotas)
 
     async def _step_of_strays(self, open_: Open, now: float) -> bool:
-        wanted: dict[int, tuple[Claimant, str]] = {}
+        wanted: dict[int, tuple[Worker, str]] = {}
         for worker, plan in open_.items():
             for number in list(plan.strays)[: min(worker.room, self._most_strays)]:
                 wanted.setdefault(number, (worker, plan.strays.pop(number)))
@@ -255,7 +257,7 @@ class Claimer:
             if is_alone and quota == 1:
                 self._asking.suspect(doubt_of_lane(lane.queue, values, error))
 
-    async def _claim_found(self, wanted: dict[int, tuple[Claimant, str]]) -> None:
+    async def _claim_found(self, wanted: dict[int, tuple["Worker", str]]) -> None:
         token = self._draw_token()
         values = {
             "ids": list(wanted),
@@ -277,14 +279,14 @@ class Claimer:
             self._most_strays = min(2 * self._most_strays, NO_LIMIT)
         rows = named(ClaimedRow, claimed)
         self._asking.arrived(row.id for row in rows)
-        taken: dict[tuple[Claimant, str], list[ClaimedRow]] = {}
+        taken: dict[tuple[Worker, str], list[ClaimedRow]] = {}
         for row in sorted(rows, key=_DUE_ORDER):
             taken.setdefault(wanted[row.id], []).append(row)
         for (worker, queue), mine in taken.items():
             self._report(worker, queue, len(mine))
             worker.receive([Claim(row, token, worker, self._asking.sent_at) for row in mine])
 
-    def _report(self, worker: Claimant, queue: str, count: int) -> None:
+    def _report(self, worker: "Worker", queue: str, count: int) -> None:
         if worker in self._workers:
             self._workers[worker].found()
         if events.Claimed in self._events:

@@ -3,13 +3,13 @@
 Four connections at most, however many workers and queues: one claims, one scans, one settles, renews,
 watches and notifies, one listens. They open with the first worker and close with the last. The application's
 engine is never closed. Built by the broker, or found by `OutboxClient.shared` for workers that are
-made without one; a worker is a `Claimant` to it.
+made without one.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Table
@@ -26,7 +26,6 @@ from faststream_outbox._internal.janitor import Retention, checked_retention
 from faststream_outbox._internal.outage import Outage
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
 from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.claimant import Claimant
 from faststream_outbox._internal.queue.claimer import Claimer
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan
@@ -48,6 +47,9 @@ from faststream_outbox._internal.wakeup.listener import Listener, listening
 from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox._internal.wakeup.watcher import Watcher
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 logger = logging.getLogger("faststream_outbox")
 
@@ -114,7 +116,7 @@ class OutboxClient:
         """Make what belongs to one event loop; in another one it is made anew."""
         connections = self._connections
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._workers: list[Claimant] = []
+        self._workers: list[Worker] = []
         self.identity.renew()
         self._claim_connection = self._connection("claim", lock_seconds=LOCK_PATIENCE)
         self._scan_connection = self._connection("scan", timeout=SCAN_TIMEOUT)
@@ -210,7 +212,7 @@ class OutboxClient:
         return {queue for worker in self._workers for queue in worker.queues}
 
     @property
-    def workers(self) -> Sequence[Claimant]:
+    def workers(self) -> Sequence["Worker"]:
         """The workers that it serves."""
         return tuple(self._workers)
 
@@ -236,7 +238,7 @@ class OutboxClient:
         """Whether the loops are being ended from outside, as at the end of `asyncio.run`."""
         return any(service.is_cancelled for service in self._services)
 
-    async def attach(self, worker: Claimant) -> ClaimPlan:
+    async def attach(self, worker: "Worker") -> ClaimPlan:
         """Serve this worker; the first one starts the loops."""
         self._move()
         async with self._changing:
@@ -250,7 +252,7 @@ class OutboxClient:
                     service.start()
             return self.claimer.add(worker)
 
-    async def detach(self, worker: Claimant) -> None:
+    async def detach(self, worker: "Worker") -> None:
         """Serve this worker no more; the last one ends the loops and closes the connections."""
         async with self._changing:
             if worker in self._workers:
@@ -338,7 +340,7 @@ class OutboxClient:
         """A session for a transactional handler, which cannot be used any more once it is closed."""
         return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
 
-    def abandon(self, worker: Claimant) -> None:
+    def abandon(self, worker: "Worker") -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""
         for claim in self.settler.give_up(worker):
             self.events.emit(events.Abandoned(claim.queue, worker.name, claim.id, claim.deliveries_count))

@@ -2,40 +2,28 @@
 
 Messages of one key are handled one after the other; after one that failed the rest of the run is given
 back, so that order holds, also where its failure cannot be written in time. An error that nobody foresaw
-costs the message in flight, not the loop. A worker has `max_workers` of them, and is their `Employer`.
+costs the message in flight, not the loop. A worker has `max_workers` of them.
 """
 
 import asyncio
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.outcomes.failure import ENDING
 from faststream_outbox._internal.outcomes.outcome import RELEASE, Dead, Done, FinalOutcome, Release, Retry, Settled
-from faststream_outbox._internal.queue.attempt import Runner, attempt, attempt_batch
-from faststream_outbox._internal.queue.claim import Claim, Holder
+from faststream_outbox._internal.queue.attempt import attempt, attempt_batch
+from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.options import WorkerOptions
-from faststream_outbox._internal.queue.ready import Ready
 
-
-class Employer(Holder, Runner, Protocol):
-    """The worker that an executor works for."""
-
-    ready: Ready
-
-    async def next(self) -> list[Claim]:
-        """The next message, or run of messages of one key."""
-        ...
-
-    def more(self, most: int) -> list[Claim]:
-        """What is there at once, up to so many messages."""
-        ...
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 
 class Executor:
     """The loop of one handler."""
 
-    def __init__(self, worker: Employer, name: str, pause: float = 0.0) -> None:
+    def __init__(self, worker: "Worker", name: str, pause: float = 0.0) -> None:
         self._worker = worker
         self.name = name
         self._pause = pause

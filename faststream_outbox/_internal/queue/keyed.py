@@ -11,19 +11,22 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from faststream_outbox._internal.outcomes.outcome import RELEASE
 from faststream_outbox._internal.queue.asking import Asking
 from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.claimant import Claimant, Open
 from faststream_outbox._internal.queue.culprit import doubt_of_key
-from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan
+from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan, Open
 from faststream_outbox._internal.queue.planning.horizon import Horizon
 from faststream_outbox._internal.queue.planning.keys import Key
 from faststream_outbox._internal.queue.planning.lanes import NO_LIMIT, Lane, places
 from faststream_outbox._internal.sql.queue_rows import ClaimedOfKeyRow, FoundKeyRow
 from faststream_outbox._internal.sql.rows import column, named
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 KEY_WINDOW = 500
 """Messages of a lane that are read for their keys at once."""
@@ -31,9 +34,9 @@ KEY_WINDOWS = 20_000
 """Messages of all lanes that are read at once, unless there are so many lanes that each gets few."""
 LEAST_WINDOW = 20
 
-Report = Callable[[Claimant, str, int], None]
+Report = Callable[["Worker", str, int], None]
 """Called with a worker, a queue, and how many messages of it were claimed."""
-Wanted = dict[Key, tuple[Claimant, int, int]]
+Wanted = dict[Key, tuple["Worker", int, int]]
 """For each key: who wants it, how many of its messages, and its priority."""
 
 _BY_ID = attrgetter("id")
@@ -111,7 +114,7 @@ class KeyedClaims:
         runs: dict[Key, list[ClaimedOfKeyRow]] = {}
         for row in rows:
             runs.setdefault((row.queue, row.key), []).append(row)
-        doubtful: list[tuple[Claimant, list[Claim]]] = []
+        doubtful: list[tuple[Worker, list[Claim]]] = []
         for key, (worker, _, priority) in wanted.items():
             claimed = runs.get(key)
             open_[worker].cleared(key)
@@ -133,7 +136,7 @@ class KeyedClaims:
         if doubtful:
             await self._hand_on(open_, doubtful)
 
-    async def _hand_on(self, open_: Open, runs: list[tuple[Claimant, list[Claim]]]) -> None:
+    async def _hand_on(self, open_: Open, runs: list[tuple["Worker", list[Claim]]]) -> None:
         """Hand on the runs that are still the first of their keys, and give back the others."""
         heads = [run[0] for _, run in runs]
         values = {
@@ -191,7 +194,7 @@ class KeyedClaims:
             lane.scanned(last, page[0].server_now, full=found >= window)
 
 
-def _give_back(worker: Claimant, run: list[Claim]) -> None:
+def _give_back(worker: "Worker", run: list[Claim]) -> None:
     worker.unsettled.update(run)
     for claim in run:
         worker.settle(claim, RELEASE)

@@ -9,8 +9,7 @@ claims go round as if there were none. Used by `claimer`.
 import asyncio
 
 from faststream_outbox._internal.queue.asking import Asking
-from faststream_outbox._internal.queue.claimant import Open
-from faststream_outbox._internal.queue.planning.claim_plan import FEW_LANES, ClaimPlan
+from faststream_outbox._internal.queue.planning.claim_plan import FEW_LANES, ClaimPlan, Open
 from faststream_outbox._internal.queue.planning.lanes import NO_LIMIT, Lane, places
 from faststream_outbox._internal.sql.queue_rows import FoundLaneRow
 from faststream_outbox._internal.sql.rows import named

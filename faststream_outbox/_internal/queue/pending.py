@@ -7,11 +7,15 @@ Pure bookkeeping on given times. Used by `settler`, one for each kind.
 
 from dataclasses import dataclass
 from random import random
+from typing import TYPE_CHECKING
 
-from faststream_outbox._internal.queue.claim import Claim, Holder
+from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.refusal import is_final
 from faststream_outbox._internal.queue.settling import Ended
 from faststream_outbox._internal.service import pause_after
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 MOST_PER_STATEMENT = 1000
 LONGEST_BREATH = 0.1
@@ -75,7 +79,7 @@ class Pending:
         """These were not written: they are the first again."""
         self.fresh[:0] = group
 
-    def give_up(self, worker: Holder) -> list[Claim]:
+    def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget the outcomes of this worker's claims; gives those."""
         out = [claim for claim, _ in self.fresh if claim.worker is worker]
         out += [apart.claim for apart in self.apart if apart.claim.worker is worker]

@@ -10,14 +10,14 @@ refuses again and again, because of its data, is set apart instead of running fo
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
-from faststream_outbox._internal.queue.claim import Claim, Holder
+from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.pending import Apart, Pending
 from faststream_outbox._internal.queue.refusal import is_fault_of_data, is_locked
 from faststream_outbox._internal.queue.settling import Ended, kind_of, setting_apart, settling, written_before
@@ -25,6 +25,9 @@ from faststream_outbox._internal.service import Pulse
 from faststream_outbox._internal.sql import Statements
 from faststream_outbox._internal.sql.queue_rows import RemainingRow
 from faststream_outbox._internal.sql.rows import named
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 SAY_AGAIN_SECONDS = 30.0
 """An outage that goes on is reported again after this time, then after twice that time, and so on."""
@@ -136,7 +139,7 @@ class Settler:
             except TimeoutError:
                 return
 
-    def give_up(self, worker: Holder) -> list[Claim]:
+    def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget what this worker could not get written; its claims stay leased until their leases end."""
         left = [claim for claim, _ in self._writing if claim.worker is worker]
         for pending in self._kinds.values():

@@ -9,11 +9,11 @@ broker.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.log.admin.known_groups import asking, check_known
 from faststream_outbox._internal.log.admin.lag import Lag, lags
-from faststream_outbox._internal.log.admin.operated import OperatedLog
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import checked_filter, checked_group
 from faststream_outbox._internal.schema.log_tables import LogNames
@@ -21,6 +21,9 @@ from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.log_admin_rows import DeletedOfGroup, GroupName, ListedGroup
 from faststream_outbox._internal.sql.rows import named
 from faststream_outbox.errors import GroupInUse, InvalidOption
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
 
 SLICE = 10_000
 """Messages that are deferred, and end with their group, in one transaction."""
@@ -57,7 +60,7 @@ class GroupStatus:
 class Groups:
     """The groups of one log."""
 
-    def __init__(self, client: OperatedLog) -> None:
+    def __init__(self, client: "LogClient") -> None:
         self._client = client
         self._sql = statements("group_admin", client.names)
 

@@ -7,7 +7,7 @@ caller's transaction.
 import asyncio
 import warnings
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -16,7 +16,6 @@ from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.admin.known_groups import CREATE, check_known, near_miss
 from faststream_outbox._internal.log.admin.lag import Lag, SlotLag, lags, lags_by_slot
-from faststream_outbox._internal.log.admin.operated import OperatedLog
 from faststream_outbox._internal.log.admin.partitions import Partitions
 from faststream_outbox._internal.log.admin.positions import Place, Positions
 from faststream_outbox._internal.log.admin.retention import Cleaned, clean
@@ -29,6 +28,9 @@ from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.rows import column
 from faststream_outbox.errors import InvalidOptionType, OutboxWarning
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
 
 
 def group_of(name: str, uri: str) -> Group:
@@ -48,7 +50,7 @@ class GroupAdmin:
 
     engine: AsyncEngine
     tables: LogTables
-    _operated: OperatedLog
+    _operated: "LogClient"
     _may_sequence: bool = True
 
     @property

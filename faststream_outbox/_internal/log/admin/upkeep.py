@@ -5,18 +5,17 @@ publishes meets a missing one. A group that expired is reported once by a proces
 Made by the log's client where it was given a `Retention`.
 """
 
-from typing import Protocol
-
-from sqlalchemy.ext.asyncio import AsyncEngine
+from typing import TYPE_CHECKING
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.janitor import Chore, Janitor, Retention
 from faststream_outbox._internal.log.admin.partitions import Partitions, newest_size
 from faststream_outbox._internal.log.admin.retention import clean
-from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.sql import statements
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
 
 SIZE = 1_000_000
 """Positions of the first partition, where nobody has made one yet."""
@@ -24,20 +23,11 @@ AHEAD = 2
 ROUNDS_AHEAD = 10
 
 
-class UpkeptLog(Protocol):
-    """A log, as the janitor knows it."""
-
-    engine: AsyncEngine
-    tables: LogTables
-    names: LogNames
-    events: Events
-
-
 class Upkeep:
     """The chores of one log."""
 
     def __init__(
-        self, client: UpkeptLog, retention: Retention, guard: DedicatedConnection, connection: DedicatedConnection
+        self, client: "LogClient", retention: Retention, guard: DedicatedConnection, connection: DedicatedConnection
     ) -> None:
         self._client = client
         self._retention = retention

@@ -8,11 +8,10 @@ and go on. Reached as `Outbox.parked`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal.envelope import read_headers
 from faststream_outbox._internal.log.admin.known_groups import check_known
-from faststream_outbox._internal.log.admin.operated import OperatedLog
 from faststream_outbox._internal.log.deferral.blocked import DEFERRED, PARKED, RETRY
 from faststream_outbox._internal.log.message import OutboxMessage, shown_payload
 from faststream_outbox._internal.log.sharing.leases import Group
@@ -21,6 +20,9 @@ from faststream_outbox._internal.options import MOST_ROWS, check_choice, check_c
 from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.log_admin_rows import DeferredRow
 from faststream_outbox._internal.sql.rows import column, named
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class DeferredMessage:
 class Parking:
     """Messages of one log that are deferred."""
 
-    def __init__(self, client: OperatedLog) -> None:
+    def __init__(self, client: "LogClient") -> None:
         self._client = client
         self._sql = statements("deferred", client.names)
 

@@ -6,12 +6,16 @@ Pure bookkeeping on given times; the claimer and the scanner ask and report. Eac
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.queue.planning.keys import Key, KeyRing
 from faststream_outbox._internal.queue.planning.lanes import NEVER, Lane
 from faststream_outbox._internal.service import pause_after
 from faststream_outbox._internal.wakeup.hint import Hint
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.worker import Worker
 
 KEEP_LANE_SECONDS = 60.0
 """For so long after a hint a lane is kept in which no message was seen."""
@@ -246,3 +250,7 @@ class ClaimPlan:
         retries = (lane.retry_at for lane in self.lanes.values() if lane.failures and lane.may_have_work)
         probe = self.probe_at if self.is_unsure else NEVER
         return min(self.claims_from or NEVER, probe, *again, *retries, *(lane.due_at for lane in self.lanes.values()))
+
+
+Open = dict["Worker", ClaimPlan]
+"""Workers that have room, and what they want."""
