@@ -48,14 +48,14 @@ async def test_statement_goes_to_the_cursor_where_nobody_listens(
 def test_psycopg2_has_notices_to_log_and_suits_not(database_url: URL) -> None:
     engine = create_engine(database_url.set(drivername="postgresql+psycopg2"), poolclass=NullPool)
     with engine.begin() as connection:
-        assert not cursor.suits(connection)
+        assert not cursor.is_at_once(connection)
 
 
 @pytest.mark.parametrize("name", ["before_cursor_execute", "after_cursor_execute", "do_execute", "handle_error"])
 async def test_engine_with_a_listener_suits_not(driver_engine: AsyncEngine, name: str) -> None:
     event.listen(driver_engine.sync_engine, name, lambda *_: None)
     async with driver_engine.begin() as connection:
-        assert not await connection.run_sync(cursor.suits)
+        assert not await connection.run_sync(cursor.is_at_once)
 
 
 async def test_listeners_of_connections_and_of_all_engines_are_heeded(
@@ -66,14 +66,14 @@ async def test_listeners_of_connections_and_of_all_engines_are_heeded(
     # SQLAlchemy remembers that there was a listener for all engines: what follows here must not.
     monkeypatch.setattr(Engine, "_has_events", False)
     async with driver_engine.begin() as connection:
-        assert await connection.run_sync(cursor.suits)
+        assert await connection.run_sync(cursor.is_at_once)
         event.listen(Engine, "after_cursor_execute", nothing)
-        assert not await connection.run_sync(cursor.suits)
+        assert not await connection.run_sync(cursor.is_at_once)
         event.remove(Engine, "after_cursor_execute", nothing)
         monkeypatch.setattr(Engine, "_has_events", False)
-        assert await connection.run_sync(cursor.suits)
+        assert await connection.run_sync(cursor.is_at_once)
         event.listen(connection.sync_connection, "before_cursor_execute", nothing)
-        assert not await connection.run_sync(cursor.suits)
+        assert not await connection.run_sync(cursor.is_at_once)
 
 
 async def test_echo_shows_the_statement(
@@ -125,7 +125,9 @@ async def test_errors_are_those_of_sqlalchemy(begun: AsyncConnection, what: str)
     parameters: Any = values
     if begun.dialect.driver != "asyncpg":
         sql, parameters = sql.replace("$1", "%(one)s"), dict(zip(["one"], values, strict=False))
-    known, found = [await begun.run_sync(_error, way, sql, parameters) for way in (_by_sqlalchemy, cursor.fetch)]
+    known, found = [
+        await begun.run_sync(_error, way, sql, parameters) for way in (_by_sqlalchemy, cursor.fetch_at_once)
+    ]
     assert found == known
     assert issubclass(found[0], Exception)
 

@@ -151,7 +151,7 @@ async def test_transaction_that_the_server_ended_while_the_loop_stood_still_runs
     is_sent: bool,
     is_explicit: bool,
 ) -> None:
-    limits, idle = settings.limits, iter(["100"])
+    limits, idle = settings.limits_of, iter(["100"])
 
     def impatient_once(*given: Any) -> dict[str, str]:
         return {**limits(*given), "idle_in_transaction_session_timeout": next(idle, "60000")}
@@ -169,7 +169,7 @@ async def test_transaction_that_the_server_ended_while_the_loop_stood_still_runs
             until_the_server_ends_it()
 
     monkeypatch.setattr(dedicated, "IDLE_IN_TRANSACTION", 0.1)
-    monkeypatch.setattr(settings, "limits", impatient_once)
+    monkeypatch.setattr(settings, "limits_of", impatient_once)
     connection = DedicatedConnection(driver_engine)
     backend = await pid(connection)
     insert = sql("insert into outbox (queue, payload) values (:queue, '') returning id")

@@ -56,8 +56,19 @@ _callback.__signature__ = inspect.Signature(_parameters)
 _callback.__annotations__ = {each.name: each.annotation for each in _parameters}
 app.callback()(_callback)
 
-for _commands in (
-    *(status, messages, pausing, timers, dead, groups, parked, relay, inbox),
-    *(tail, doctor, schema, dashboard),
+for _add_to in (
+    status.add_to,
+    messages.add_to,
+    pausing.add_pausing_to,
+    timers.add_timers_to,
+    dead.add_to,
+    groups.add_to,
+    parked.add_to,
+    relay.add_to,
+    inbox.add_to,
+    tail.add_to,
+    doctor.add_to,
+    schema.add_to,
+    dashboard.add_to,
 ):
-    _commands.add_to(app)
+    _add_to(app)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from faststream_outbox._internal.doctor.spoken import counted
 from faststream_outbox._internal.reindented import reindented
 from faststream_outbox._internal.schema.line import one_line
 
@@ -39,11 +40,6 @@ def age(seconds: float) -> str:
 def count(number: int, *, is_estimate: bool = False) -> str:
     """A number, and whether it may be more."""
     return f"{number:,}+" if is_estimate else f"{number:,}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def lines(text: str) -> str:

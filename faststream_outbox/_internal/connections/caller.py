@@ -128,8 +128,8 @@ class CallerConnection:
         try:
             if self.style == "alchemy":
                 call = _driver_call(self.connection, statement, values)
-                if cursor.suits(self.connection):
-                    return cursor.fetch(self.connection, *call)
+                if cursor.is_at_once(self.connection):
+                    return cursor.fetch_at_once(self.connection, *call)
                 return cast("Rows", self.connection.exec_driver_sql(*call).fetchall())
             with self.connection.cursor() as own:
                 if type(own).__module__.partition(".")[0] == "psycopg":

@@ -16,7 +16,7 @@ DRIVERS = frozenset({"asyncpg", "psycopg", "psycopg_async"})
 """Not psycopg2: SQLAlchemy logs its notices after each statement."""
 
 
-def suits(connection: Connection) -> bool:
+def is_at_once(connection: Connection) -> bool:
     """Whether a statement may go to the cursor at once."""
     return connection.dialect.driver in DRIVERS and not _is_watched(connection) and _is_under_way(connection)
 
@@ -43,7 +43,7 @@ def _is_under_way(connection: Any) -> bool:
     )
 
 
-def fetch(connection: Connection, sql: str, parameters: Any) -> list[Any]:
+def fetch_at_once(connection: Connection, sql: str, parameters: Any) -> list[Any]:
     """Run a statement of a connection that `suits`; its rows."""
     proxied = connection.connection
     cursor: Any = None

@@ -312,12 +312,12 @@ class DedicatedConnection:
 
     async def _set_limits(self, driver: Any, application_name: str) -> None:
         version = driver.get_server_version()[0] if self._asyncpg else driver.info.server_version // 10_000
-        limits = settings.limits(self.timeout, self._lock_seconds, version)
+        limits = settings.limits_of(self.timeout, self._lock_seconds, version)
         if self.pooled:
-            self._begin = settings.of_transaction(application_name, limits)
+            self._begin = settings.settings_of_transaction(application_name, limits)
             return
         self._begin = BEGIN
-        await driver.execute(settings.of_session(application_name, limits))
+        await driver.execute(settings.settings_of_session(application_name, limits))
 
     async def listen(self, channel: str, receive: Callable[[int, str], None], lost: Callable[[], None]) -> None:
         """Open the connection, LISTEN on `channel`, and call `receive` with each sender's process id and payload."""

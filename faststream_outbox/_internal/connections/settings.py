@@ -19,7 +19,7 @@ _PLANS = (
 )
 
 
-def limits(timeout: float, lock_seconds: float, server_version: int) -> dict[str, str]:
+def limits_of(timeout: float, lock_seconds: float, server_version: int) -> dict[str, str]:
     """What a role or a database may have limited, as our statements need it."""
     found = {
         "statement_timeout": str(int((timeout + _SLACK) * 1000)),
@@ -31,13 +31,13 @@ def limits(timeout: float, lock_seconds: float, server_version: int) -> dict[str
     return found
 
 
-def of_transaction(application_name: str, given: dict[str, str]) -> str:
+def settings_of_transaction(application_name: str, given: dict[str, str]) -> str:
     """How a transaction begins where the next one may run on another connection of the server."""
     local = [f"application_name = {_quoted(application_name)}", *(f"{name} = {value}" for name, value in given.items())]
     return "; set local ".join([BEGIN, *local])
 
 
-def of_session(application_name: str, given: dict[str, str]) -> str:
+def settings_of_session(application_name: str, given: dict[str, str]) -> str:
     """A statement that sets everything for as long as the connection lasts."""
     lasting = {**given, "idle_session_timeout": "0"}
     set_limits = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in lasting.items())

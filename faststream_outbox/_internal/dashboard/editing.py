@@ -41,7 +41,7 @@ def version_of(letter: DeadLetter) -> str:
 
 def draft(letter: DeadLetter, redact: Redact | None) -> Draft:
     """A letter, to be changed."""
-    body, why_no_body = _text_of(letter.payload)
+    body, why_no_body = _edited_text(letter.payload)
     headers: str | None = pretty(letter.headers)
     why_no_headers = None if _fits(headers or "") else "They are too long for a form."
     given = Content(letter.queue, letter.key, decoded(letter.payload), letter.headers)
@@ -54,7 +54,7 @@ def draft(letter: DeadLetter, redact: Redact | None) -> Draft:
     return Draft(body, None if why_no_headers else headers, why_no_body, why_no_headers, version_of(letter))
 
 
-def _text_of(payload: bytes) -> tuple[str | None, str | None]:
+def _edited_text(payload: bytes) -> tuple[str | None, str | None]:
     try:
         text = payload.decode()
     except UnicodeDecodeError:

@@ -8,7 +8,7 @@ from faststream_outbox._internal.doctor.finding import Finding
 from faststream_outbox._internal.doctor.patient import Patient
 from faststream_outbox._internal.sql.doctor_rows import DrawnRow
 
-COST = "Publishing fails with a duplicate key until so many numbers were drawn in vain."
+SEQUENCE_COST = "Publishing fails with a duplicate key until so many numbers were drawn in vain."
 LOG_COST = "Publishing to topics fails, or messages get numbers that readers have passed."
 
 
@@ -37,7 +37,7 @@ def judge_ids(check: str, rows: Sequence[DrawnRow], table: str, role: str) -> It
         if not row.may_read:
             yield _hidden(check, row.sequence, role)
         elif (row.highest or 0) > (row.drawn or 0):
-            yield _behind(check, row, f"ids of {table}", COST, repairs.advance_sequence(row.sequence, table))
+            yield _behind(check, row, f"ids of {table}", SEQUENCE_COST, repairs.advance_sequence(row.sequence, table))
 
 
 def judge_positions(rows: Sequence[DrawnRow], role: str) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from faststream_outbox._internal.doctor.patient import Patient
 from faststream_outbox._internal.doctor.spoken import counted, duration, name, quote, size
 from faststream_outbox._internal.sql.doctor_rows import FeedbackRow, PreparedRow, SessionRow, SlotRow
 
-COST = "No row that died since then can be removed, from any table: the queue's grows, and full scans read them."
+ROWS_COST = "No row that died since then can be removed, from any table: the queue's grows, and full scans read them."
 WAL_COST = "The server keeps all WAL since then, until the disk is full."
 LATE = 12
 """How many times the limit is critical."""
@@ -40,7 +40,7 @@ def judge_sessions(rows: Sequence[SessionRow], limit: float) -> Iterator[Finding
         detail += f". {counted(row.transactions, 'transaction')} have begun since."
         facts: dict[str, JSON] = {**row._asdict(), "seconds": round(row.seconds, 1)}
         severity: Severity = "critical" if row.seconds > LATE * limit else "warning"
-        yield Finding("transactions", severity, title, detail, COST, repairs.terminate([row.pid]), facts)
+        yield Finding("transactions", severity, title, detail, ROWS_COST, repairs.terminate([row.pid]), facts)
 
 
 async def _prepared(patient: Patient) -> Sequence[Finding]:
@@ -58,7 +58,7 @@ def judge_prepared(rows: Sequence[PreparedRow], limit: float) -> Iterator[Findin
         )
         facts: dict[str, JSON] = {**row._asdict(), "seconds": round(row.seconds, 1)}
         severity: Severity = "critical" if row.seconds > LATE * limit else "warning"
-        yield Finding("prepared", severity, title, detail, COST, repairs.rollback_prepared(row.gid), facts)
+        yield Finding("prepared", severity, title, detail, ROWS_COST, repairs.rollback_prepared(row.gid), facts)
 
 
 async def _slots(patient: Patient) -> Sequence[Finding]:
@@ -81,7 +81,7 @@ def judge_slots(rows: Sequence[SlotRow], limits: Limits) -> Iterator[Finding]:
                 )
                 detail = "It has hot_standby_feedback, and a query that runs there for long."
                 repair = repairs.end_queries_of_standby()
-                yield Finding("slots", "warning", title, detail, COST, repair, facts)
+                yield Finding("slots", "warning", title, detail, ROWS_COST, repair, facts)
             continue
         unused = row.inactive_seconds
         is_old = kept >= limits.kept_transactions if unused is None else unused >= limits.slot_seconds
@@ -93,7 +93,7 @@ def judge_slots(rows: Sequence[SlotRow], limits: Limits) -> Iterator[Finding]:
             f"It is {row.kind} and keeps {size(row.wal_bytes)} of WAL. If its standby or subscriber is to come back, "
             "start that one: after the command below it has to begin anew."
         )
-        cost = f"{COST} {WAL_COST}" if row.transactions is not None else WAL_COST
+        cost = f"{ROWS_COST} {WAL_COST}" if row.transactions is not None else WAL_COST
         severity: Severity = "critical" if row.wal_bytes >= limits.kept_wal_bytes or holds_rows else "warning"
         yield Finding("slots", severity, title, detail, cost, repairs.drop_slot(row.name), facts)
 
@@ -113,7 +113,7 @@ def judge_standbys(rows: Sequence[FeedbackRow]) -> Iterator[Finding]:
             "hot_standby_feedback, and a query that runs there for long."
         )
         repair = repairs.end_queries_of_standby()
-        yield Finding("standbys", "warning", title, detail, COST, repair, row._asdict())
+        yield Finding("standbys", "warning", title, detail, ROWS_COST, repair, row._asdict())
 
 
 TRANSACTIONS = Check(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse
 
 from faststream_outbox._internal.health.asgi import ANSWERS, answer, check_routes
 from faststream_outbox._internal.health.health import TIMEOUT

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from fastapi.types import IncEx
 from fastapi.utils import generate_unique_id
 from faststream import AckPolicy
-from faststream.context import ContextRepo
+from faststream.context import ContextRepo as Repository
 from faststream.message import gen_cor_id
 from faststream.security import BaseSecurity
 from faststream.specification.base import SpecificationFactory
@@ -39,7 +39,7 @@ from faststream_outbox._internal.broker._faststream import (
     StreamRouter,
     UnderlyingDriverAnnotations,
 )
-from faststream_outbox._internal.broker.broker import OutboxBroker
+from faststream_outbox._internal.broker.broker import OutboxBroker as Broker
 from faststream_outbox._internal.broker.options import PublisherOptions, SubscriberOptions
 from faststream_outbox._internal.broker.publisher import OutboxPublisher
 from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
@@ -70,8 +70,8 @@ class OutboxRouter(StreamRouter[Any]):
     All others are those of FastAPI's APIRouter.
     """
 
-    broker_class = OutboxBroker
-    broker: OutboxBroker  # pyright: ignore[reportIncompatibleVariableOverride]  # made by `broker_class`
+    broker_class = Broker
+    broker: Broker  # pyright: ignore[reportIncompatibleVariableOverride]  # made by `broker_class`
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class OutboxRouter(StreamRouter[Any]):
         log_level: int = logging.INFO,
         serializer: SerializerProto | None = EMPTY,
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
-        context: ContextRepo | None = None,
+        context: Repository | None = None,
         specification: SpecificationFactory | None = None,
         specification_tags: Iterable[Tag | TagDict] = (),
         schema_url: str | None = "/asyncapi",

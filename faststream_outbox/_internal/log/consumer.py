@@ -15,13 +15,13 @@ from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.service import PATIENCE, Service, retrying, unbroken
 
-HandleBatch = Callable[[BatchRun], Awaitable[None]]
+RunBatch = Callable[[BatchRun], Awaitable[None]]
 
 
 class Consumer:
     """Reads and handles in the background."""
 
-    def __init__(self, reader: Reader, handle: HandleBatch) -> None:
+    def __init__(self, reader: Reader, handle: RunBatch) -> None:
         self.reader = reader
         self._handle = handle
         self._service = Service(f"outbox consumer {reader.name}", self.run, self._crashed, self._restored)

@@ -30,7 +30,7 @@ def freed(queue: str, deleted: Rows) -> list[Hint]:
     return [Hint(queue, keyless=False, scan=True)] if any(column(deleted)) else []
 
 
-def _wake(opened: CallerConnection, hints: list[Hint], wakeups: Wakeups | None) -> list[dict[str, Any]]:
+def _wake_after_cancel(opened: CallerConnection, hints: list[Hint], wakeups: Wakeups | None) -> list[dict[str, Any]]:
     """Arrange for the hints; returns the NOTIFYs that must be sent in the caller's transaction."""
     if wakeups is None:
         return []
@@ -51,7 +51,7 @@ async def cancel_timer(
     values = _timer(queue, timer_id)
     opened = await caller_connection(session, table)
     deleted = await opened.fetch(opened.sql("publish", "cancel_timer"), values)
-    for notice in _wake(opened, freed(queue, deleted), wakeups):
+    for notice in _wake_after_cancel(opened, freed(queue, deleted), wakeups):
         await opened.fetch(opened.sql("publish", "notify_both"), notice)
     return bool(deleted)
 
@@ -63,6 +63,6 @@ def cancel_timer_sync(
     values = _timer(queue, timer_id)
     opened = caller_connection_sync(session, table)
     deleted = opened.fetch_sync(opened.sql("publish", "cancel_timer"), values)
-    for notice in _wake(opened, freed(queue, deleted), wakeups):
+    for notice in _wake_after_cancel(opened, freed(queue, deleted), wakeups):
         opened.fetch_sync(opened.sql("publish", "notify_both"), notice)
     return bool(deleted)

@@ -1,6 +1,6 @@
 """The shapes of what statements of the log return. See `rows`.
 
-`log_admin_rows` has those of operators and of retention, `overview_log_rows` those of the overview; `SHAPES` has all.
+`log_admin_rows` has those of operators and of retention, which are in `SHAPES` too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from faststream_outbox._internal.sql import log_admin_rows, overview_log_rows
+from faststream_outbox._internal.sql import log_admin_rows
 
 
 class ReadMessage(NamedTuple):
@@ -229,7 +229,6 @@ class AdvancedSequence(NamedTuple):
 
 SHAPES: Mapping[tuple[str, str], type[tuple[Any, ...]]] = {
     **log_admin_rows.SHAPES,
-    **overview_log_rows.SHAPES,
     ("deferred", "blocked"): BlockedKey,
     ("deferred", "blocked_or_parked"): BlockedKey,
     ("deferred", "fetch_waiting"): WaitingMessage,

@@ -1,8 +1,7 @@
 """The shapes of what the overview asks a log for. See `rows`."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class OpenGap(NamedTuple):
@@ -49,11 +48,3 @@ class OldestOfGroup(NamedTuple):
     uri: str
     has_place: bool
     seconds: float | None
-
-
-SHAPES: Mapping[tuple[str, str], type[tuple[Any, ...]]] = {
-    ("overview_log", "open_gaps"): OpenGap,
-    ("overview_log", "blocked_keys"): BlockedKeyRow,
-    ("overview_log", "oldest_of_groups"): OldestOfGroup,
-}
-"""By file and name of the statement."""

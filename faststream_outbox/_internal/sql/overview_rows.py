@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from faststream_outbox._internal.sql.overview_log_rows import BlockedKeyRow, OldestOfGroup, OpenGap
 from faststream_outbox._internal.sql.queue_rows import DeadGroupRow, DeadLetterRow
 
 
@@ -116,6 +117,9 @@ class TableRowsRow(NamedTuple):
 
 
 SHAPES: Mapping[tuple[str, str], type[tuple[Any, ...]]] = {
+    ("overview_log", "open_gaps"): OpenGap,
+    ("overview_log", "blocked_keys"): BlockedKeyRow,
+    ("overview_log", "oldest_of_groups"): OldestOfGroup,
     ("overview", "connections"): ConnectionRow,
     ("overview", "count_dead"): DeadCountRow,
     ("overview", "count_lanes"): LaneCountRow,

@@ -16,7 +16,7 @@ Queue = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue'
 OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="A group of topics instead of a queue.")]
 
 
-def add_to(app: typer.Typer) -> None:
+def add_pausing_to(app: typer.Typer) -> None:
     """Add these commands."""
     command(app)(pause)
     command(app)(resume)

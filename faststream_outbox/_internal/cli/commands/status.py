@@ -12,8 +12,7 @@ from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.moments import parse_length
 from faststream_outbox._internal.cli.problems import Limits, problems
 from faststream_outbox._internal.cli.views.processes import process_grid
-from faststream_outbox._internal.cli.views.queues import queue_grid
-from faststream_outbox._internal.cli.views.queues import status as status_view
+from faststream_outbox._internal.cli.views.queues import queue_grid, status_blocks
 from faststream_outbox._internal.queue.admin.pause import check_known
 
 
@@ -46,7 +45,7 @@ async def status(
     wrong = problems(of_queues or (), of_groups or (), Limits(fail_on_age, fail_on_dead, fail_on_parked))
     is_over = any(problem.severity == "critical" for problem in wrong)
     data = {"queues": of_queues or [], "groups": of_groups or [], "problems": wrong}
-    return Answer(data, status_view(of_queues, of_groups, wrong), Exit.WRONG if is_over else Exit.FINE)
+    return Answer(data, status_blocks(of_queues, of_groups, wrong), Exit.WRONG if is_over else Exit.FINE)
 
 
 async def queues(here: Here, queue: Annotated[str | None, typer.Argument(help="Only this one.")] = None) -> Answer:

@@ -20,7 +20,7 @@ MOST_NAMES = 1000
 """How many timers are compared to find the nearest one."""
 
 
-def add_to(app: typer.Typer) -> None:
+def add_timers_to(app: typer.Typer) -> None:
     """Add these commands."""
     timers = typer.Typer(no_args_is_help=True, help="Timers that have not fired yet.")
     command(timers, "list")(list_timers)

@@ -54,7 +54,7 @@ def _group(group: GroupStatus) -> tuple[Cell, ...]:
     )
 
 
-def status(
+def status_blocks(
     queues: Sequence[QueueStatus] | None, groups: Sequence[GroupStatus] | None, problems: Sequence[Problem]
 ) -> list[Block]:
     """Everything on one screen; None is what there are no tables for."""

@@ -18,7 +18,7 @@ from faststream_outbox._internal.queue.admin.dead_letters import DeadLetter, Sel
 from faststream_outbox.errors import InvalidOption, OutboxError
 
 
-async def save(page: Page) -> Done:
+async def save_edit(page: Page) -> Done:
     """Write what was typed."""
     letter_id = page.form.get("letter", "")
     if not (letter_id.isdecimal() and len(letter_id) < 19):

@@ -15,7 +15,7 @@ PAGE = 50
 MOST_GROUPS = 200
 
 
-async def show(page: Page) -> Response:
+async def show_failures(page: Page) -> Response:
     """The groups, and a page of letters."""
     if page.source.tables.dlq_table is None:
         raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")

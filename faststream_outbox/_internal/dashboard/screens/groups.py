@@ -22,9 +22,9 @@ PLACES = (
 )
 
 
-async def show(page: Page) -> Response:
+async def show_groups(page: Page) -> Response:
     """All groups, and the transactions that keep gaps open."""
-    _check(page)
+    _check_group(page)
     sample = await page.house.monitor.sample()
     gaps = await page.ask(page.source.overview.gaps())
     typed = page.query("q") or ""
@@ -34,9 +34,9 @@ async def show(page: Page) -> Response:
     )
 
 
-async def show_one(page: Page) -> Response:
+async def show_group(page: Page) -> Response:
     """One group and its slots."""
-    group, uri = _named(page)
+    group, uri = _named_group(page)
     status = await _status(page, group, uri)
     slots = await page.ask(page.source.overview.slots(group, uri))
     owners = sorted({slot.owner_id for slot in slots.value or () if slot.owner_id is not None})
@@ -49,13 +49,13 @@ async def show_one(page: Page) -> Response:
     )
 
 
-def _check(page: Page) -> None:
+def _check_group(page: Page) -> None:
     if page.source.tables.log_tables is None:
         raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
 
 
-def _named(page: Page) -> tuple[str, str]:
-    _check(page)
+def _named_group(page: Page) -> tuple[str, str]:
+    _check_group(page)
     # The group without a name is one too.
     return page.request.query_params.get("group", ""), page.request.query_params.get("uri", "")
 
@@ -76,7 +76,7 @@ async def _status(page: Page, group: str, uri: str) -> GroupStatus:
 
 async def prepare_seek(page: Page) -> Response:
     """Where a group stands, and where it may go."""
-    group, uri = _named(page)
+    group, uri = _named_group(page)
     status = await _status(page, group, uri)
     to = page.query("to")
     return page.render("seek.html", status=status, places=PLACES, to=to, moment=page.query("moment") or "")
@@ -114,7 +114,7 @@ def _place(to: str, form: Mapping[str, str]) -> Place:
 
 async def prepare_delete(page: Page) -> Response:
     """What would be forgotten with a group."""
-    group, uri = _named(page)
+    group, uri = _named_group(page)
     return page.render("delete.html", status=await _status(page, group, uri))
 
 

@@ -9,7 +9,7 @@ AGAIN = 2.0
 """Seconds after which "examine again" does."""
 
 
-async def show(page: Page) -> Response:
+async def show_health(page: Page) -> Response:
     """All findings, or those of one severity."""
     monitor = page.house.monitor
     findings = await monitor.checkup(**({"max_age": AGAIN} if page.query("again") else {}))

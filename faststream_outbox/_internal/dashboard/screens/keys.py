@@ -15,9 +15,9 @@ from faststream_outbox.errors import InvalidOption
 MOST_SHOWN = 100
 
 
-async def show(page: Page) -> Response:
+async def show_keys(page: Page) -> Response:
     """Blocked keys, and below them what is parked."""
-    _check(page)
+    _check_key(page)
     group = page.query("group")
     keys = await page.ask(page.source.overview.blocked_keys(group, limit=MOST_SHOWN))
     parked = await page.ask(page.source.topics.parked.list(group, limit=MOST_SHOWN))
@@ -35,10 +35,10 @@ async def show(page: Page) -> Response:
     )
 
 
-async def show_one(page: Page) -> Response:
+async def show_key(page: Page) -> Response:
     """One message that waits in a group, with its error and what it says."""
-    _check(page)
-    group, uri, position = _named(page)
+    _check_key(page)
+    group, uri, position = _named_key(page)
     answer = await page.ask(_found(page, group, uri, position))
     if answer.problem is None and answer.value is None:
         raise Refused(404, "It does not wait any more", "It was handled, retried or skipped since.")
@@ -68,12 +68,12 @@ async def _found(page: Page, group: str, uri: str, position: int) -> DeferredMes
     return next((each for each in found if each.position == position), None)
 
 
-def _check(page: Page) -> None:
+def _check_key(page: Page) -> None:
     if page.source.tables.log_tables is None:
         raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
 
 
-def _named(page: Page) -> tuple[str, str, int]:
+def _named_key(page: Page) -> tuple[str, str, int]:
     query = page.request.query_params
     position = query.get("position", "")
     if not (position.isdecimal() and len(position) < 19):
@@ -83,8 +83,8 @@ def _named(page: Page) -> tuple[str, str, int]:
 
 async def prepare_skip(page: Page) -> Response:
     """What would be ended without being handled."""
-    _check(page)
-    group, uri, position = _named(page)
+    _check_key(page)
+    group, uri, position = _named_key(page)
     answer = await page.ask(_found(page, group, uri, position))
     if answer.problem is None and answer.value is None:
         raise Refused(404, "It does not wait any more", "It was handled, retried or skipped since.")

@@ -7,7 +7,7 @@ from faststream_outbox._internal.dashboard.page import Page
 MOST_SHOWN = 8
 
 
-async def show(page: Page) -> Response:
+async def show_overview(page: Page) -> Response:
     """Everything at a glance."""
     monitor = page.house.monitor
     sample = await monitor.sample()

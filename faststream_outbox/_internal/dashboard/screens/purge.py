@@ -10,7 +10,7 @@ from faststream_outbox._internal.dashboard.wording import plural
 from faststream_outbox.errors import InvalidOption
 
 
-async def prepare(page: Page) -> Response:
+async def prepare_purge(page: Page) -> Response:
     """What would be deleted."""
     if page.source.tables.dlq_table is None:
         raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
@@ -18,7 +18,7 @@ async def prepare(page: Page) -> Response:
     return page.render("purge.html", **await counted(page, chosen(dict(query), tuple(query.getlist("id")))))
 
 
-async def start(page: Page) -> Done:
+async def start_purge(page: Page) -> Done:
     """Delete them."""
     choice, newest, count = frozen(page)
     if page.form.get("typed", "").replace(",", "").strip() != str(count):

@@ -10,7 +10,7 @@ from faststream_outbox._internal.dashboard.page import Done, Page
 from faststream_outbox._internal.overview.queues import QueueStatus
 from faststream_outbox._internal.overview.unprocessed import Unprocessed, fetch_unprocessed
 
-MOST_SHOWN = 500
+MOST_QUEUES = 500
 MESSAGES = 50
 
 ORDERS = {
@@ -23,7 +23,7 @@ ORDERS = {
 }
 
 
-async def show(page: Page) -> Response:
+async def show_queues(page: Page) -> Response:
     """All queues, or those whose name has what was typed."""
     _check(page)
     sample = await page.house.monitor.sample()
@@ -33,8 +33,8 @@ async def show(page: Page) -> Response:
     return page.render(
         "queues.html",
         sample=sample,
-        queues=found[:MOST_SHOWN],
-        more=max(0, len(found) - MOST_SHOWN),
+        queues=found[:MOST_QUEUES],
+        more=max(0, len(found) - MOST_QUEUES),
         typed=typed,
         order=order if order in ORDERS else "name",
         history=page.house.monitor.history,

@@ -6,7 +6,7 @@ from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Page
 
 
-async def show(page: Page) -> Response:
+async def show_relays(page: Page) -> Response:
     """Each relay with its lines."""
     broker = page.source.broker
     if broker is None:

@@ -22,7 +22,7 @@ PACES = (
 RATE = 100.0
 
 
-async def prepare(page: Page) -> Response:
+async def prepare_replay(page: Page) -> Response:
     """What would be replayed, before anything is."""
     choice = _choice(page)
     return page.render("replay.html", paces=PACES, rate=RATE, **await counted(page, choice))
@@ -64,7 +64,7 @@ def frozen(page: Page) -> tuple[Chosen, int, int]:
     return chosen(page.form), newest, count
 
 
-async def start(page: Page) -> Done:
+async def start_replay(page: Page) -> Done:
     """Begin a replay."""
     choice, newest, count = frozen(page)
     pace = page.form.get("pace", "full")
@@ -94,7 +94,7 @@ def _rate(text: str) -> float:
     return rate
 
 
-async def show(page: Page) -> Response:
+async def show_replay(page: Page) -> Response:
     """The replays of this process, or one of them."""
     run_id = page.query("id")
     run = None if run_id is None else page.house.replays.get(run_id)
@@ -103,7 +103,7 @@ async def show(page: Page) -> Response:
     return page.render("replays.html", run=run, runs=page.house.replays.all())
 
 
-async def cancel(page: Page) -> Done:
+async def cancel_replay(page: Page) -> Done:
     """Stop a replay."""
     run_id = page.form.get("run", "")
     run = page.house.replays.get(run_id)

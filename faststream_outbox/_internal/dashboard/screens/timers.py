@@ -5,21 +5,21 @@ from starlette.responses import Response
 from faststream_outbox._internal.dashboard.page import Done, Page
 from faststream_outbox.errors import InvalidOption
 
-MOST_SHOWN = 200
+MOST_TIMERS = 200
 
 
-async def show(page: Page) -> Response:
+async def show_timers(page: Page) -> Response:
     """The next timers, of a queue or of all."""
     queue = page.query("queue")
-    answer = await page.ask(page.source.overview.timers(queue, limit=MOST_SHOWN))
+    answer = await page.ask(page.source.overview.timers(queue, limit=MOST_TIMERS))
     sample = await page.house.monitor.sample()
     names = sorted({each.queue for each in sample.queues} | {timer.queue for timer in answer.value or ()})
     return page.render(
-        "timers.html", answer=answer, timers=answer.value or (), queue=queue, names=names, most=MOST_SHOWN
+        "timers.html", answer=answer, timers=answer.value or (), queue=queue, names=names, most=MOST_TIMERS
     )
 
 
-async def cancel(page: Page) -> Done:
+async def cancel_timer(page: Page) -> Done:
     """Take a timer back, unless a worker has it."""
     queue, timer_id = page.form.get("queue", ""), page.form.get("timer_id", "")
     if not await page.source.cancel_timer(queue, timer_id):

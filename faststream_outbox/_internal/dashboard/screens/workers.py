@@ -5,7 +5,7 @@ from starlette.responses import Response
 from faststream_outbox._internal.dashboard.page import Page
 
 
-async def show(page: Page) -> Response:
+async def show_workers(page: Page) -> Response:
     """Every process that the server knows a connection of."""
     answer = await page.ask(page.source.overview.processes())
     processes = answer.value or ()

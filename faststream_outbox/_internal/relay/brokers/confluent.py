@@ -6,7 +6,7 @@ from faststream_outbox._internal.relay.brokers.kafka_publishing import KafkaPubl
 from faststream_outbox._internal.relay.brokers.publishing import by_itself
 from faststream_outbox._internal.relay.transport import Refused, Unavailable
 
-_OF_THE_MESSAGE = frozenset(
+_OF_THE_MESSAGE_BY_CODE = frozenset(
     (
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.RECORD_LIST_TOO_LARGE,
@@ -26,7 +26,7 @@ class ConfluentTransport(KafkaPublishing):
         """Kafka refuses what is too large or misnamed; all its other errors are about the brokers."""
         if isinstance(error, KafkaException):
             known = error.args[0] if error.args else None
-            is_its_own = isinstance(known, KafkaError) and known.code() in _OF_THE_MESSAGE
+            is_its_own = isinstance(known, KafkaError) and known.code() in _OF_THE_MESSAGE_BY_CODE
             return Refused(error) if is_its_own else Unavailable(error)
         if isinstance(error, BufferError | OSError | TimeoutError):
             return Unavailable(error)
