@@ -4,7 +4,7 @@
 #   TESTS=tests/queue                   which tests, for test-fast
 #   MINUTES=5 SEED=7                    how long the machine of `make soak` breaks things, and which
 #   KEEP=1                              leave the demo's shop open, until Ctrl-C
-#   ARGS="-k lease -x"                  passed on to pytest, the demo and the benchmarks
+#   ARGS="-k lease -x"                  passed on to pytest, the demo, the benchmarks and the map
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -62,7 +62,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-all lint format types bench soak docs
+.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-all lint format types bench soak docs map
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -118,6 +118,10 @@ endif
 
 docs: $(DEV) ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+map: $(DEV) ## the shape of the package in numbers, and its pictures drawn again; ARGS=--json for a program
+	@$(BIN)/python -m docs.pictures.draw
+	@$(BIN)/python -m docs.map $(ARGS)
 
 $(DEV): pyproject.toml constraints.txt constraints-oldest.txt | $(BIN)/python
 	@echo "installing the development environment into $(VENV) (once, about two minutes)"
