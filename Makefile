@@ -41,12 +41,13 @@ OF_THE_DRIVERS := bounds cancelling corners_of_loops drivers duplicates event_lo
 PROMISES := $(wildcard tests/queue/promises/test_*.py tests/log/promises/test_*.py)
 OF_SCHEDULES := $(filter-out $(OF_THE_DRIVERS:%=tests/queue/promises/test_%.py) $(OF_THE_DRIVERS:%=tests/log/promises/test_%.py),$(PROMISES))
 OF_THE_OLDEST := tests/publish tests/queue tests/log tests/wakeup tests/broker tests/testing tests/pgbouncer \
-	--ignore=tests/queue/planning --ignore=tests/broker/topics --ignore=tests/broker/conformance \
+	--ignore=tests/broker/topics --ignore=tests/broker/conformance \
 	$(OF_SCHEDULES:%=--ignore=%)
 # The oldest server that is supported comes from Debian, where that has it: the core of both engines.
-OF_THE_CORE := tests/sql/test_sql.py tests/schema/test_check.py tests/schema/test_tables.py tests/schema/test_log_tables.py \
-	tests/publish/promises/test_contract.py tests/queue/test_worker.py tests/queue/planning/test_keys.py \
-	tests/log/test_append.py tests/log/test_consumer.py
+OF_THE_CORE := tests/sql/test_statements_sql.py tests/schema/test_check.py tests/schema/test_tables.py \
+	tests/schema/test_log_tables.py \
+	tests/publish/promises/test_contract.py tests/queue/test_worker.py tests/queue/test_keys.py \
+	tests/log/test_append.py tests/log/test_worker_consumer.py
 # What may differ with the event loop: sockets, cancellation, the end of a loop. All else of the engines, the broker and
 # the faults passes there too: ARGS="-p tests.under_uvloop".
 OF_LOOPS := cancelling corners_of_loops drivers event_loops handler_timeout outage panics settle_within stop

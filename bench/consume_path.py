@@ -26,9 +26,9 @@ from sqlalchemy import MetaData
 
 from faststream_outbox import OutboxBroker, make_outbox_table
 from faststream_outbox._internal.broker import _faststream as private
-from faststream_outbox._internal.broker.access_log import make_outbox_logger_state
+from faststream_outbox._internal.broker.logs import make_outbox_logger_state
 from faststream_outbox._internal.sql.queue_rows import ClaimedRow
-from faststream_outbox._internal.testing.backend import MemoryBackend
+from faststream_outbox._internal.testing.broker import MemoryBackend
 from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.queue import Claim, Worker
 from faststream_outbox.testing import FakeOutboxClient

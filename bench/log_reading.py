@@ -14,9 +14,8 @@ import asyncpg
 
 from bench.log_stage import LogStage
 from faststream_outbox._internal.log.fetcher import READ_BYTES
-from faststream_outbox._internal.log.sharing.slots import SLOTS
-from faststream_outbox._internal.log.sharing.wanted import as_filters
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.log.sharing.slots import SLOTS, as_filters
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.log import Outbox, OutboxMessage
 
 _FETCH = """

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         RetryStrategyProto,
     )
     from faststream_outbox._internal.schema.autovacuum import outbox_autovacuum_ddl, outbox_autovacuum_rollback_ddl
-    from faststream_outbox._internal.schema.inbox_table import make_inbox_table
-    from faststream_outbox._internal.schema.tables import make_dlq_table, make_outbox_table
+    from faststream_outbox._internal.schema.tables import make_dlq_table, make_inbox_table, make_outbox_table
     from faststream_outbox._internal.testing.broker import TestOutboxBroker
 
 __version__ = "1.0.0.dev0"
@@ -58,7 +57,7 @@ _HOMES = {
     "TestOutboxBroker": "testing.broker",
     "TimerConflict": "envelope",
     "make_dlq_table": "schema.tables",
-    "make_inbox_table": "schema.inbox_table",
+    "make_inbox_table": "schema.tables",
     "make_outbox_table": "schema.tables",
     "outbox_autovacuum_ddl": "schema.autovacuum",
     "outbox_autovacuum_rollback_ddl": "schema.autovacuum",

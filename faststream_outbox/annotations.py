@@ -12,12 +12,12 @@ from faststream.params import NoCast
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.broker.broker import OutboxBroker as Broker
-from faststream_outbox._internal.broker.context import SESSION, Context
+from faststream_outbox._internal.broker.message import SESSION, Context
 from faststream_outbox._internal.broker.message import OutboxBatchMessage as BatchMessage
 from faststream_outbox._internal.broker.message import OutboxMessage as Message
 from faststream_outbox._internal.broker.producer import OutboxProducer as Producer
-from faststream_outbox._internal.inbox.session import MISSING
-from faststream_outbox._internal.inbox.session import SESSION as INBOX_SESSION
+from faststream_outbox._internal.inbox.receipt import MISSING
+from faststream_outbox._internal.inbox.receipt import SESSION as INBOX_SESSION
 from faststream_outbox._internal.queue.client import OutboxClient as Client
 from faststream_outbox.errors import SessionRequired
 

@@ -4,12 +4,10 @@ Closed unless an `auth` lets somebody in. Mounted in FastAPI, Starlette or `Asgi
 the extra `dashboard`.
 """
 
-from faststream_outbox._internal.dashboard.actions import Action
-from faststream_outbox._internal.dashboard.audit import Audit
+from faststream_outbox._internal.dashboard.actions import Action, Audit
 from faststream_outbox._internal.dashboard.auth import BasicAuth, BearerAuth, User
 from faststream_outbox._internal.dashboard.content import Content, hide_fields
-from faststream_outbox._internal.dashboard.dashboard import Dashboard, make_dashboard
-from faststream_outbox._internal.dashboard.serve import address_of, serve
+from faststream_outbox._internal.dashboard.dashboard import Dashboard, address_of, make_dashboard, serve
 
 __all__ = [
     "Action",

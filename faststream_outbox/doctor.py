@@ -4,7 +4,6 @@ It only reads. The command line and the dashboard show its findings.
 """
 
 from faststream_outbox._internal.doctor.doctor import Doctor
-from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Finding, Severity, worst
-from faststream_outbox._internal.doctor.limits import Limits
+from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Finding, Limits, Severity, worst
 
 __all__ = ["JSON", "SEVERITIES", "Doctor", "Finding", "Limits", "Severity", "worst"]

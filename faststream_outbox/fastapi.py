@@ -6,7 +6,7 @@ FastStream means to drop the base of the first in its version 1.0. Handlers on a
 `faststream_outbox.OutboxRouter` can be included either way without a change.
 """
 
-from faststream_outbox._internal.fastapi.annotations import (
+from faststream_outbox._internal.fastapi import (
     Context,
     ContextRepo,
     InboxSession,
@@ -16,10 +16,10 @@ from faststream_outbox._internal.fastapi.annotations import (
     OutboxClient,
     OutboxMessage,
     OutboxProducer,
+    OutboxRouter,
     OutboxSession,
+    health_router,
 )
-from faststream_outbox._internal.fastapi.health import health_router
-from faststream_outbox._internal.fastapi.router import OutboxRouter
 
 OutboxAPIRouter = OutboxRouter
 """The same under a name that nothing else has: the router without FastAPI is `faststream_outbox.OutboxRouter`."""

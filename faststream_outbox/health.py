@@ -5,7 +5,6 @@ the loops note of themselves, and asks the database seldom, on a connection of i
 `ping` is made of it.
 """
 
-from faststream_outbox._internal.health.asgi import health_routes
-from faststream_outbox._internal.health.health import Checks, Health, health
+from faststream_outbox._internal.health.health import Checks, Health, health, health_routes
 
 __all__ = ["Checks", "Health", "health", "health_routes"]

@@ -5,10 +5,8 @@ consumers of any FastStream broker, and without one (`receive`); `SyncInbox` for
 is imported only by what needs it. Used by applications.
 """
 
-from faststream_outbox._internal.inbox.answer import Answer
 from faststream_outbox._internal.inbox.inbox import Inbox
-from faststream_outbox._internal.inbox.receipt import Receipt, SyncReceipt
-from faststream_outbox._internal.inbox.session import SESSION
+from faststream_outbox._internal.inbox.receipt import SESSION, Answer, Receipt, SyncReceipt
 from faststream_outbox._internal.inbox.sync import SyncInbox
 
 __all__ = ["SESSION", "Answer", "Inbox", "Receipt", "SyncInbox", "SyncReceipt"]

@@ -6,17 +6,16 @@ broker's topics stand on the same engine.
 """
 
 from faststream_outbox._internal.log.admin.groups import Groups, GroupStatus
-from faststream_outbox._internal.log.admin.lag import Lag, SlotLag
+from faststream_outbox._internal.log.admin.parked import DeferredMessage, Parking
+from faststream_outbox._internal.log.admin.positions import Lag, SlotLag
 from faststream_outbox._internal.log.admin.retention import Cleaned
 from faststream_outbox._internal.log.append import Token
 from faststream_outbox._internal.log.client import LogClient
-from faststream_outbox._internal.log.deferral.parked import DeferredMessage, Parking
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.dispatching import Dispatched, Subscriber
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.outbox import Outbox
-from faststream_outbox._internal.log.sharing.slots import slot_of
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor, slot_of
 from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from faststream_outbox.errors import DuplicateMessage, SequenceBehind
 

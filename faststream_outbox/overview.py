@@ -5,12 +5,10 @@ Metrics, health, the command line, the dashboard and the doctor show these answe
 
 from faststream_outbox._internal.overview.message import MessageStatus
 from faststream_outbox._internal.overview.overview import Overview
-from faststream_outbox._internal.overview.processes import Process
-from faststream_outbox._internal.overview.queues import QueueStatus
-from faststream_outbox._internal.overview.rates import Rates
-from faststream_outbox._internal.overview.timers import TimerStatus
+from faststream_outbox._internal.overview.processes import Process, Rates
+from faststream_outbox._internal.overview.queues import QueueStatus, TimerStatus
 from faststream_outbox._internal.overview.topics import BlockedKey, GapOwner, GapStatus, SlotStatus
-from faststream_outbox._internal.overview.unprocessed import Unprocessed, as_unprocessed, fetch_unprocessed
+from faststream_outbox._internal.publish.put import Unprocessed, as_unprocessed, fetch_unprocessed
 
 __all__ = [
     "BlockedKey",

@@ -7,7 +7,6 @@ applications that use the engine alone.
 """
 
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
-from faststream_outbox._internal.publish.cancel import cancel_timer, cancel_timer_sync
-from faststream_outbox._internal.publish.put import publish, publish_sync
+from faststream_outbox._internal.publish.put import cancel_timer, cancel_timer_sync, publish, publish_sync
 
 __all__ = ["AnySession", "AnySyncSession", "cancel_timer", "cancel_timer_sync", "publish", "publish_sync"]

@@ -22,13 +22,13 @@ from faststream_outbox._internal.outcomes.retry import (
     NoRetry,
     RetryStrategyProto,
 )
-from faststream_outbox._internal.queue.admin.dead_letters import DeadLetter, DeadLetters, ErrorGroup, Replay, Selection
-from faststream_outbox._internal.queue.admin.pause import pause, paused, resume
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.dead_letters import DeadLetter, DeadLetters, ErrorGroup, Replay, Selection
 from faststream_outbox._internal.queue.options import WorkerOptions
+from faststream_outbox._internal.queue.pause import pause, paused, resume
 from faststream_outbox._internal.queue.worker import Worker
-from faststream_outbox._internal.wakeup import NotifyMode
+from faststream_outbox._internal.wakeup.wakeups import NotifyMode
 
 __all__ = [
     "DONE",

@@ -6,9 +6,8 @@ Used by applications (`make_outbox_table`, `make_dlq_table`, `make_inbox_table`,
 from faststream_outbox._internal.schema.autovacuum import outbox_autovacuum_ddl, outbox_autovacuum_rollback_ddl
 from faststream_outbox._internal.schema.check import find_differences, validate_schema
 from faststream_outbox._internal.schema.compare import Difference
-from faststream_outbox._internal.schema.inbox_table import make_inbox_table
 from faststream_outbox._internal.schema.names import Names, checked_identifier
-from faststream_outbox._internal.schema.tables import make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.tables import make_dlq_table, make_inbox_table, make_outbox_table
 
 __all__ = [
     "Difference",

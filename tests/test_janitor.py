@@ -12,7 +12,7 @@ from faststream_outbox import OutboxBroker, Retention, events, make_outbox_table
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.janitor import Chore, Janitor
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, make_log_tables

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from examples.demo.until import until
 from faststream_outbox import NoRetry, OutboxBroker, make_dlq_table, make_outbox_table
 from faststream_outbox._internal.connections.identity import Role, name_of
-from faststream_outbox._internal.dashboard.history import History, Sample
+from faststream_outbox._internal.dashboard.monitor import History, Sample
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.overview import Rates
 

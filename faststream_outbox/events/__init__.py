@@ -4,7 +4,19 @@
 `MetricsRecorder` of your own.
 """
 
-from faststream_outbox._internal.events import (
+from faststream_outbox._internal.events import Events, Listener
+from faststream_outbox._internal.events.far_end import (
+    DeliveryHeldUp,
+    DuplicateSkipped,
+    ReceiptsCleaned,
+    Received,
+    RelayDown,
+    Relayed,
+    RelayUp,
+    ResponseReplayed,
+)
+from faststream_outbox._internal.events.recorder import MetricsRecorder, record
+from faststream_outbox._internal.events.types import (
     Abandoned,
     ChoreFailed,
     ChoreRestored,
@@ -12,12 +24,9 @@ from faststream_outbox._internal.events import (
     ConnectionLost,
     ConnectionRestored,
     DeadLettersPurged,
-    DeliveryHeldUp,
     Died,
     DrainTimedOut,
-    DuplicateSkipped,
     Event,
-    Events,
     GapClosed,
     GapOld,
     GroupExpired,
@@ -26,7 +35,6 @@ from faststream_outbox._internal.events import (
     KeyHalted,
     LeasesRenewed,
     LeaseWasLost,
-    Listener,
     ListenerDeaf,
     ListenerLost,
     ListenerReady,
@@ -39,13 +47,7 @@ from faststream_outbox._internal.events import (
     OutcomeRefused,
     PartitionsMade,
     Published,
-    ReceiptsCleaned,
-    Received,
-    RelayDown,
-    Relayed,
-    RelayUp,
     Released,
-    ResponseReplayed,
     Retried,
     SchemaDiffers,
     SchemaFits,
@@ -55,7 +57,6 @@ from faststream_outbox._internal.events import (
     StillRunning,
     Ticked,
 )
-from faststream_outbox._internal.events.recorder import MetricsRecorder, record
 
 __all__ = [
     "Abandoned",

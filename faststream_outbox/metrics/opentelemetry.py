@@ -14,9 +14,8 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, MeterProvider, Observation
 
 from faststream_outbox._internal.metrics.recorder import Recorder, Status, Tags
-from faststream_outbox._internal.metrics.sample import Reading
-from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox._internal.metrics.series import ALL_SERIES, Series
+from faststream_outbox._internal.metrics.sampler import Reading
+from faststream_outbox._internal.metrics.series import ALL_SERIES, SAMPLED_SERIES, Series
 from faststream_outbox.errors import InvalidOptionType
 
 __all__ = ["OpenTelemetryRecorder"]

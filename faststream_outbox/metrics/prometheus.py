@@ -15,9 +15,8 @@ from faststream.prometheus.types import ProcessingStatus, PublishingStatus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from faststream_outbox._internal.metrics.recorder import Recorder, Status, Tags
-from faststream_outbox._internal.metrics.sample import Reading
-from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox._internal.metrics.series import ALL_SERIES, Series
+from faststream_outbox._internal.metrics.sampler import Reading
+from faststream_outbox._internal.metrics.series import ALL_SERIES, SAMPLED_SERIES, Series
 from faststream_outbox._internal.options import check_text
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 

@@ -4,11 +4,10 @@
 moves past it, only after the other broker has confirmed it. In order per key, parallel across keys.
 """
 
-from faststream_outbox._internal.relay.message import RelayMessage
 from faststream_outbox._internal.relay.relay import Relay
 from faststream_outbox._internal.relay.status import RelayStatus
-from faststream_outbox._internal.relay.transport import Refused, Result, Sent, Transport, Unavailable
-from faststream_outbox._internal.relay.uri import address_of
+from faststream_outbox._internal.relay.target import address_of
+from faststream_outbox._internal.relay.transport import Refused, RelayMessage, Result, Sent, Transport, Unavailable
 from faststream_outbox.relay.sqs import SqsTransport
 
 __all__ = [

@@ -11,9 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-from faststream_outbox._internal.relay.message import CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, REPLY_TO, RelayMessage
-from faststream_outbox._internal.relay.transport import SENT, Refused, Result, Unavailable
-from faststream_outbox._internal.relay.uri import address_of, scheme_of
+from faststream_outbox._internal.relay.target import address_of, scheme_of
+from faststream_outbox._internal.relay.transport import (
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    MESSAGE_ID,
+    REPLY_TO,
+    SENT,
+    Refused,
+    RelayMessage,
+    Result,
+    Unavailable,
+)
 from faststream_outbox.errors import InvalidOption
 
 __all__ = ["SqsTransport"]

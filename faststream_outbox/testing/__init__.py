@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.memory.client import FakeOutboxClient
-    from faststream_outbox._internal.memory.sessions import fake_session, fake_sync_session
+    from faststream_outbox._internal.memory.transaction import fake_session, fake_sync_session
     from faststream_outbox._internal.testing.broker import TestOutboxBroker
     from faststream_outbox.testing.postgres import PostgresServer
 
@@ -16,8 +16,8 @@ _HOMES = {
     "FakeOutboxClient": "_internal.memory.client",
     "PostgresServer": "testing.postgres",
     "TestOutboxBroker": "_internal.testing.broker",
-    "fake_session": "_internal.memory.sessions",
-    "fake_sync_session": "_internal.memory.sessions",
+    "fake_session": "_internal.memory.transaction",
+    "fake_sync_session": "_internal.memory.transaction",
 }
 
 __all__ = ["FakeOutboxClient", "PostgresServer", "TestOutboxBroker", "fake_session", "fake_sync_session"]

@@ -21,8 +21,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from faststream_outbox._internal.testing.address import HOST, USER, PostgresAddress
-from faststream_outbox._internal.testing.programs import find_programs, server_account, within_reach
+from faststream_outbox._internal.testing.programs import (
+    HOST,
+    USER,
+    PostgresAddress,
+    find_programs,
+    server_account,
+    within_reach,
+)
 from faststream_outbox.errors import PostgresUnavailable
 
 __all__ = ["PostgresAddress", "PostgresServer", "PostgresUnavailable"]

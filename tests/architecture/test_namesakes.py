@@ -25,10 +25,15 @@ PURPOSES = {
 
 
 def namesakes(file: Path) -> list[Path]:
-    """What `file` may be named after: a module of the package, or a tool of the tests that it tests itself."""
+    """What `file` may be named after: a module of the package, or a tool of the tests that it tests itself.
+
+    `test_<module>_<what>.py` is for a part of the module.
+    """
     folder, name = file.parent.relative_to(TESTS), file.stem.removeprefix("test_")
+    words = name.split("_")
+    names = ["_".join(words[:number]) for number in range(len(words), 0, -1)]
     package = "__init__" if name == folder.name else f"_{name}"
-    ours = [home / folder / f"{stem}.py" for home in HOMES for stem in (name, package)]
+    ours = [home / folder / f"{stem}.py" for home in HOMES for stem in (*names, package)]
     return [*ours, file.with_name(f"{name}.py")]
 
 

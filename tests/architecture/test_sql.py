@@ -12,9 +12,9 @@ ELSEWHERE = {
     "schema/catalog.py": "what is asked of the catalog",
     "schema/compare.py": "DDL that repairs",
     "schema/repair.py": "DDL that repairs",
-    "connections/isolation.py": "the level of a transaction",
     "connections/dedicated.py": "what is asked of a connection that was just opened",
-    "connections/settings.py": "settings of a connection",
+    "connections/opening.py": "settings of a connection",
+    "connections/transactions.py": "the level of a transaction",
 }
 _SQL = re.compile(
     r"(select|insert into|delete from|alter table|create (unique )?(table|index)|drop (table|index)|show)\s"

@@ -8,10 +8,9 @@ from faststream.exceptions import IncorrectState
 from sqlalchemy import Table
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox._internal.broker.backend import replaced
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig, replaced
 from faststream_outbox._internal.memory.client import FakeOutboxClient
-from faststream_outbox._internal.testing.backend import MemoryBackend
+from faststream_outbox._internal.testing.broker import MemoryBackend
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from faststream.specification.schema import BrokerSpec, PublisherSpec, Subscribe
 
 from faststream_outbox import OutboxBroker, TestOutboxBroker
 from faststream_outbox._internal.broker import _faststream as private
-from faststream_outbox._internal.broker.parser import OutboxBatchParser
+from faststream_outbox._internal.broker.message import OutboxBatchParser
 from tests.cases import each
 
 

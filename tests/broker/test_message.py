@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from faststream.message import AckStatus
 
-from faststream_outbox._internal.broker.message import OutboxBatchMessage
-from faststream_outbox._internal.broker.parser import OutboxBatchParser
+from faststream_outbox._internal.broker.message import OutboxBatchMessage, OutboxBatchParser
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.memory.log import MemoryLog

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import make_url
 
 from faststream_outbox import Envelope
-from faststream_outbox._internal.cli.address import make_engine
 from faststream_outbox._internal.cli.exits import Refusal
+from faststream_outbox._internal.cli.place import make_engine
 from faststream_outbox.log import Outbox
 from tests.cases import case
 from tests.cli.stage import Stage

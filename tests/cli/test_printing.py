@@ -8,11 +8,9 @@ from uuid import UUID
 
 from rich.console import Console
 
-from faststream_outbox._internal.cli.as_json import as_json, document
-from faststream_outbox._internal.cli.blocks import Body, Facts, Grid, Marked, Quoted, Said
-from faststream_outbox._internal.cli.exits import Exit
-from faststream_outbox._internal.cli.printing import show
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.cli.exits import Body, Exit, Facts, Grid, Marked, Quoted, Said
+from faststream_outbox._internal.cli.printing import as_json, document, show
+from faststream_outbox._internal.log.sharing.slots import Cursor
 
 BLOCKS = [
     Grid(("queue", "ready"), [("orders", 1200), ("[bold]x[/bold]", None)], "Queues"),

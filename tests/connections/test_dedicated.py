@@ -12,10 +12,11 @@ import pytest
 from sqlalchemy import URL, Table, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox._internal.connections import dedicated, settings
+from faststream_outbox._internal.connections import dedicated
+from faststream_outbox._internal.connections import opening as settings
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import Statement, _compiled
+from faststream_outbox._internal.sql.statements import Statement, _compiled
 from faststream_outbox.errors import ConnectionUnusable
 from tests.publish.ways import plain
 from tests.waiting import eventually

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import NoRetry, make_dlq_table, make_outbox_table
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.queue.admin.pause import paused
 from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.pause import paused
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.dashboard import Dashboard, make_dashboard
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables

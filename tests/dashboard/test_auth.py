@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import pytest
 from starlette.requests import Request
 
-from faststream_outbox._internal.dashboard.auth import name_of
-from faststream_outbox._internal.dashboard.one_time import OPERATOR, OneTimeToken, is_loopback
+from faststream_outbox._internal.dashboard.auth import OPERATOR, OneTimeToken, is_loopback, name_of
 from faststream_outbox.dashboard import BasicAuth, BearerAuth, User
 from faststream_outbox.errors import InvalidOption
 from tests.cases import each

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox._internal.dashboard.replays import MOST_KEPT, MOST_RUNNING, Replays, Run, ramped
-from faststream_outbox._internal.queue.admin.dead_letters import Replay, Selection
+from faststream_outbox._internal.queue.dead_letters import Replay, Selection
 from faststream_outbox.errors import InvalidOption
 from tests.cases import each
 from tests.waiting import eventually

@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from typer.testing import CliRunner
 
 from faststream_outbox._internal.cli.app import app
-from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox._internal.metrics.series import ALL_SERIES
+from faststream_outbox._internal.metrics.series import ALL_SERIES, SAMPLED_SERIES
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from tests.cases import each
 from tests.docs.pages import ROOT

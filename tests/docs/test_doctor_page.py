@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from faststream_outbox._internal.doctor.checks import CHECKS
+from faststream_outbox._internal.doctor.doctor import CHECKS
 from faststream_outbox.doctor import Finding, Limits
 from tests.docs.pages import names, rows
 

@@ -4,7 +4,7 @@ import logging
 from dataclasses import fields
 from typing import get_args
 
-from faststream_outbox._internal.events.lines import Noteworthy, entry
+from faststream_outbox._internal.events.event_log import Noteworthy, entry
 from faststream_outbox._internal.events.types import Event
 from tests.docs.pages import names, rows
 from tests.events.samples import SAMPLES

@@ -2,13 +2,10 @@
 
 from prometheus_client import CollectorRegistry
 
-from faststream_outbox._internal.metrics.bounds import MOST_VALUES
-from faststream_outbox._internal.metrics.sample import MOST_NAMES
-from faststream_outbox._internal.metrics.sampled_series import SAMPLED_SERIES
-from faststream_outbox._internal.metrics.sampler import PATIENCE, TRY_SECONDS
-from faststream_outbox._internal.metrics.series import ALL_SERIES, Series
-from faststream_outbox._internal.overview.lanes import MOST
+from faststream_outbox._internal.metrics.sampler import MOST_NAMES, MOST_VALUES, PATIENCE, TRY_SECONDS
+from faststream_outbox._internal.metrics.series import ALL_SERIES, SAMPLED_SERIES, Series
 from faststream_outbox._internal.overview.overview import TIMEOUT
+from faststream_outbox._internal.overview.queues import MOST
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from tests.cases import each
 from tests.docs.pages import names, rows, text_of

@@ -6,20 +6,22 @@ from typing import Any
 from faststream_outbox._internal import envelope
 from faststream_outbox._internal.broker import forwarding
 from faststream_outbox._internal.connections import dedicated
-from faststream_outbox._internal.events import repeats
+from faststream_outbox._internal.events import outage as repeats
 from faststream_outbox._internal.health import progress, readiness
 from faststream_outbox._internal.health.health import TIMEOUT
-from faststream_outbox._internal.log.admin import retention, retention_lock
+from faststream_outbox._internal.log.admin import partitions as retention_lock
+from faststream_outbox._internal.log.admin import retention
 from faststream_outbox._internal.log.options import CRASH_LIMIT
 from faststream_outbox._internal.log.ordering import sequencer
 from faststream_outbox._internal.log.sharing import slots
 from faststream_outbox._internal.outcomes import failure
 from faststream_outbox._internal.publish import rows
-from faststream_outbox._internal.queue import options, renewer, scanner, settler, worker
-from faststream_outbox._internal.queue.planning import claim_plan, lanes
+from faststream_outbox._internal.queue import lanes, options, renewer, scanner, settler, worker
+from faststream_outbox._internal.queue import plan as claim_plan
 from faststream_outbox._internal.schema import log_tables, tables
 from faststream_outbox._internal.service import STUCK_SECONDS
-from faststream_outbox._internal.wakeup import after_commit, listener, notifier, watcher
+from faststream_outbox._internal.wakeup import after_commit, listener, watcher
+from faststream_outbox._internal.wakeup import wakeups as notifier
 from tests.cases import each
 from tests.docs.pages import ROOT, text_of
 

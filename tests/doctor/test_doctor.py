@@ -10,7 +10,7 @@ from sqlalchemy import URL, Engine, MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import make_dlq_table, make_outbox_table
-from faststream_outbox._internal.doctor.checks import CHECKS
+from faststream_outbox._internal.doctor.doctor import CHECKS
 from faststream_outbox.doctor import Doctor, Finding, worst
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, UnknownName
 from faststream_outbox.log import OutboxMessage

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sqlalchemy import URL
 
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.spoken import counted, duration, first_line, quote, size
+from faststream_outbox._internal.text import counted, duration, first_line, quote, size
 from tests.publish.ways import plain
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), max_size=20)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faststream_outbox._internal.doctor.limits import Limits
+from faststream_outbox._internal.doctor.finding import Limits
 from faststream_outbox._internal.doctor.vacuum import judge_dead_rows, judge_wraparound
 from faststream_outbox._internal.sql.doctor_rows import RelationRow, SettingRow
 from tests.doctor.clinic import Clinic

@@ -10,8 +10,7 @@ import pytest
 
 from faststream_outbox import events
 from faststream_outbox._internal.events import event_log
-from faststream_outbox._internal.events.event_log import end_of, extra_of, trouble_of, write_event_log
-from faststream_outbox._internal.events.lines import Noteworthy
+from faststream_outbox._internal.events.event_log import Noteworthy, end_of, extra_of, trouble_of, write_event_log
 from faststream_outbox.events import Events
 from tests.cases import case, each
 from tests.events.samples import SAMPLES

@@ -5,7 +5,7 @@ import inspect
 from typing import Any, get_args
 
 from faststream_outbox._internal.events import far_end, types
-from faststream_outbox._internal.events.lines import Noteworthy, Quiet, entry
+from faststream_outbox._internal.events.event_log import Noteworthy, Quiet, entry
 from faststream_outbox._internal.events.recorder import Recorded
 from faststream_outbox.events import Event
 from tests.cases import each

@@ -16,7 +16,7 @@ from bench.latency import Way, measured
 from bench.stage import Stage
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.outcomes.outcome import Outcome
-from faststream_outbox._internal.queue.planning.lanes import GRACE
+from faststream_outbox._internal.queue.lanes import GRACE
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table

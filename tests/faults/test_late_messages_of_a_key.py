@@ -20,7 +20,7 @@ from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.worker import Worker
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.publish import publish
 from faststream_outbox.schema import Names, make_outbox_table
 from tests.faults.child import PLAIN

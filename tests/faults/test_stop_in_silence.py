@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Done
 from tests.faults.proxy import Proxy, Way, proxy_to
 from tests.queue.rig import POLLING, Rig

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.health import progress
-from faststream_outbox._internal.health.parts import Parts
+from faststream_outbox._internal.health.progress import Parts
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.health import Health, health
 from faststream_outbox.log import Outbox

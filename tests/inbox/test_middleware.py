@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
-from faststream_outbox._internal.inbox import trouble
+from faststream_outbox._internal.inbox import middleware as trouble
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption, OutboxWarning, SessionRequired, TransactionEnded
 from tests.inbox.conftest import Scene

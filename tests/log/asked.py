@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.log import Outbox
 from tests.sql.plans import nodes
 

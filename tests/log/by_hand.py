@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from faststream_outbox._internal.log.ordering import sequencer
-from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.sql.statements import Statement, statements
 from tests.log.rig import LogRig
 
 

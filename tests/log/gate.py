@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.log import Outbox
 
 

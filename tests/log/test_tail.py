@@ -14,7 +14,7 @@ from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import matches
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.events import ConnectionLost
 from faststream_outbox.log import Outbox
 from tests.log.gate import Gate

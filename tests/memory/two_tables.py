@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.memory.queues import MemoryQueues
 from faststream_outbox._internal.schema.names import PAUSED, Names
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from tests.memory.statement_values import message, several
 
 FILES = {

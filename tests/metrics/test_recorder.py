@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox._internal.events.recorder import record
-from faststream_outbox._internal.metrics.bounds import MOST_VALUES
+from faststream_outbox._internal.metrics.sampler import MOST_VALUES
 from faststream_outbox.events import (
     Abandoned,
     ChoreFailed,

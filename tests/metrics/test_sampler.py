@@ -17,7 +17,7 @@ from faststream_outbox._internal.events.types import ConnectionLost, ConnectionR
 from faststream_outbox._internal.metrics import sampler
 from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
 from faststream_outbox.metrics.prometheus import PrometheusRecorder

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import URL, Table
 
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.schema import Names
 from tests.models.explorer import walk
 from tests.models.lease_model import LeaseModel, Queue

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.log.ordering import sequencer
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from tests.log.rig import LogRig
 from tests.models.explorer import walk
 from tests.models.tick_model import Log, TickModel

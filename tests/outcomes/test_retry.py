@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from faststream_outbox._internal.outcomes.delay import LONGEST_DELAY_SECONDS
 from faststream_outbox._internal.outcomes.retry import (
     DEFAULT_RETRY,
+    LONGEST_DELAY_SECONDS,
     ConstantRetry,
     ExponentialRetry,
     LinearRetry,

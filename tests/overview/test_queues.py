@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.overview import lanes
+from faststream_outbox._internal.overview import queues as lanes
 from faststream_outbox._internal.overview.queues import Counts, status_of
 from faststream_outbox.errors import InvalidMessage, InvalidOption
 from faststream_outbox.overview import Overview

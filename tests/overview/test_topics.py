@@ -10,7 +10,7 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker, make_outbox_table
-from faststream_outbox._internal.log.admin import lag
+from faststream_outbox._internal.log.admin import positions as lag
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox._internal.overview import topics
 from faststream_outbox._internal.overview.topics import BlockedKey

@@ -3,9 +3,7 @@
 import pytest
 from sqlalchemy import URL
 
-from faststream_outbox._internal.cli.address import make_engine
-from faststream_outbox._internal.cli.given_app import Given
-from faststream_outbox._internal.cli.place import Where, find
+from faststream_outbox._internal.cli.place import Given, Where, find, make_engine
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection
 from tests.cli.conftest import stage
 from tests.cli.stage import Stage

@@ -190,9 +190,9 @@ ELSEWHERE: dict[str, dict[str, str]] = {
             "OutboxProducer",
             "OutboxSession",
         ),
-        "tests/fastapi/test_router.py",
+        "tests/test_fastapi_router.py",
     ),
-    "health": dict.fromkeys(("Checks", "Health"), "tests/health/test_asgi.py"),
+    "health": dict.fromkeys(("Checks", "Health"), "tests/health/test_health_asgi.py"),
     "inbox": {
         **dict.fromkeys(("SESSION", "Answer", "Receipt"), "tests/inbox/test_receiver.py"),
         "SyncReceipt": "tests/inbox/test_sync.py",
@@ -216,9 +216,9 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "queue": {
         **dict.fromkeys(("DONE", "RELEASE", "SETTLED", "Done", "Release", "Settled"), "tests/queue/test_settler.py"),
         **dict.fromkeys(("Claim", "Outcome", "Undecided"), "tests/queue/promises/test_hostile_rows.py"),
-        **dict.fromkeys(("DeadLetter", "ErrorGroup", "Replay"), "tests/queue/admin/test_dead_letters.py"),
+        **dict.fromkeys(("DeadLetter", "ErrorGroup", "Replay"), "tests/queue/test_dead_letters.py"),
         **dict.fromkeys(("NoRetry", "NotifyMode", "RetryStrategyProto"), "tests/outcomes/test_retry.py"),
-        **dict.fromkeys(("pause", "paused", "resume"), "tests/queue/admin/test_pause.py"),
+        **dict.fromkeys(("pause", "paused", "resume"), "tests/queue/test_pause.py"),
     },
     "relay": {
         **dict.fromkeys(
@@ -226,7 +226,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         ),
         "RelayStatus": "tests/relay/test_status.py",
         "SqsTransport": "tests/relay/test_sqs.py",
-        "address_of": "tests/relay/test_uri.py",
+        "address_of": "tests/relay/test_target_uri.py",
     },
     "schema": {
         **dict.fromkeys(("Difference", "find_differences", "validate_schema"), "tests/schema/test_check.py"),

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.queue import renewer
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from tests.queue.rig import Rig
 
 

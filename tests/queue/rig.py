@@ -13,7 +13,7 @@ from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
 from tests.queue.witness import Witness

@@ -9,7 +9,7 @@ import pytest
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.queue import clock
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Done
 from tests.queue.rig import Rig
 from tests.waiting import eventually

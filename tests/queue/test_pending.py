@@ -2,9 +2,15 @@
 
 from itertools import pairwise
 
-from faststream_outbox._internal.queue.pending import MOST_PER_STATEMENT, Pending
-from faststream_outbox._internal.queue.refusal import APART_SECONDS, APART_TIMES, is_fault_of_data, is_final
-from faststream_outbox._internal.queue.settling import Ended
+from faststream_outbox._internal.queue.pending import (
+    APART_SECONDS,
+    APART_TIMES,
+    MOST_PER_STATEMENT,
+    Ended,
+    Pending,
+    is_fault_of_data,
+    is_final,
+)
 from faststream_outbox.queue import DONE
 from tests.cases import each
 from tests.queue.claims import claim_of

@@ -8,7 +8,7 @@ import pytest
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Done, Worker
 from tests.cases import each
 from tests.queue.claims import claim_of

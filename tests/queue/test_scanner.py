@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.queue.planning.claim_plan import MOST_STRAYS
+from faststream_outbox._internal.queue.plan import MOST_STRAYS
 from faststream_outbox._internal.service import pause_after
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, RELEASE, Claim, Done, OutboxClient, Outcome
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ import pytest
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Release, Retry
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually

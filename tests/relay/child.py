@@ -16,8 +16,7 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker, make_dlq_table, make_outbox_table
-from faststream_outbox._internal.relay.message import RelayMessage
-from faststream_outbox._internal.relay.transport import Result
+from faststream_outbox._internal.relay.transport import RelayMessage, Result
 from faststream_outbox.log import make_log_tables
 from faststream_outbox.relay.sqs import SqsTransport
 from tests.faults.child import READY, say

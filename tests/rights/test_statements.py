@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import URL
 
 from faststream_outbox._internal import sql as package
-from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.sql.statements import Statement, statements
 from tests.cases import case
 from tests.rights.grants import ROLES, rights
 from tests.rights.stage import SCHEMA, Stage

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from faststream_outbox._internal.queue.planning.lanes import BEGINNING
+from faststream_outbox._internal.queue.lanes import BEGINNING
 from tests.sql.states import TOKEN, State
 
 BATCH = 100

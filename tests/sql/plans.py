@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import psycopg
 
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.schema import Names
 
 PlanMode = Literal["force_custom_plan", "force_generic_plan"]

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.inbox_rows import SHAPES
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.schema import Names, make_inbox_table
 
 

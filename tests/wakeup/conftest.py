@@ -11,7 +11,7 @@ from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.events.types import ListenerReady
-from faststream_outbox._internal.wakeup import notifier
+from faststream_outbox._internal.wakeup import wakeups as notifier
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from tests.publish.ways import plain
 from tests.waiting import PATIENCE_SECONDS, eventually

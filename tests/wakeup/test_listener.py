@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events.types import ListenerDeaf, ListenerLost, ListenerReady
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox._internal.wakeup import listener as module
 from faststream_outbox._internal.wakeup.hint import Hint, HintReceiver, payloads
 from faststream_outbox._internal.wakeup.listener import Listener

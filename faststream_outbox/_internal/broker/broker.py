@@ -34,23 +34,17 @@ from faststream_outbox._internal.broker._faststream import (
     IdGenerator,
     UnderlyingDriverAnnotations,
 )
-from faststream_outbox._internal.broker.access_log import make_outbox_logger_state
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
-from faststream_outbox._internal.broker.context import SESSION, Context
-from faststream_outbox._internal.broker.database import DatabaseBackend
+from faststream_outbox._internal.broker.backend import DatabaseBackend, OutboxBrokerConfig
 from faststream_outbox._internal.broker.engine import given_engine
-from faststream_outbox._internal.broker.engine_log import EngineLog
-from faststream_outbox._internal.broker.groups import GroupsMixin
-from faststream_outbox._internal.broker.message import OutboxMessage
-from faststream_outbox._internal.broker.pausing import PausingMixin
+from faststream_outbox._internal.broker.logs import EngineLog, make_outbox_logger_state
+from faststream_outbox._internal.broker.message import SESSION, Context, OutboxMessage
+from faststream_outbox._internal.broker.operating import OperatingMixin
 from faststream_outbox._internal.broker.producer import OutboxProducer
 from faststream_outbox._internal.broker.publishing import PublishingMixin
 from faststream_outbox._internal.broker.registrator import OutboxRegistrator, check_policy
-from faststream_outbox._internal.broker.relay_status import RelayStatusMixin
 from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
 from faststream_outbox._internal.broker.topic import check_log_tables
 from faststream_outbox._internal.broker.warn import NO_DEAD_LETTERS, users_line, warn
-from faststream_outbox._internal.broker.well import WellMixin
 from faststream_outbox._internal.events import recorder
 from faststream_outbox._internal.janitor import Retention, checked_retention
 from faststream_outbox._internal.log.client import LogClient
@@ -60,17 +54,14 @@ from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.options import TerminalHook
 from faststream_outbox._internal.schema.given import check_log, check_tables
 from faststream_outbox._internal.schema.log_tables import LogTables
-from faststream_outbox._internal.wakeup import NotifyMode
+from faststream_outbox._internal.wakeup.wakeups import NotifyMode
 from faststream_outbox.errors import InvalidOption
 
 
 class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
     OutboxRegistrator,
     PublishingMixin,
-    PausingMixin,
-    GroupsMixin,
-    RelayStatusMixin,
-    WellMixin,
+    OperatingMixin,
     BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig],
 ):
     """A broker whose queues and topics are rows of PostgreSQL tables.

@@ -18,7 +18,7 @@ from faststream_outbox._internal.broker.message import Received
 from faststream_outbox._internal.broker.publisher import OutboxPublisher
 from faststream_outbox._internal.broker.warn import warn_about_publisher
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.relay.confirming import broker_of, family, weakness
+from faststream_outbox._internal.relay.gate import broker_of, family, weakness
 
 MESSAGE_ID = "message_id"
 NATS_MESSAGE_ID = "Nats-Msg-Id"

@@ -2,14 +2,23 @@
 
 A decision is not yet written when `ack()` returns: the engine writes it, with many others, after the
 handler. The first decision counts. A claim without one is settled by the subscriber's policy.
+
+From claims to messages. Takes any row: what is odd about it must not keep it from being settled.
+
+What handlers find in FastStream's context: the names there, and a `Context` that stays in the event loop.
+
+`faststream_outbox.annotations` makes the shortcuts of it that applications use.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from faststream.message import StreamMessage
+from faststream.context import Context as PlainContext
+from faststream.message import StreamMessage, decode_message
+from faststream.types import DecodedMessage
 
+from faststream_outbox._internal.broker._faststream import json_loads
 from faststream_outbox._internal.broker.warn import warn_about_late_decision
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.outcomes.outcome import DONE, Dead, Outcome, Retry, Undecided
@@ -149,3 +158,67 @@ def correlation_of(claim: Received) -> str:
     """The correlation id that a claim carries, or its own id."""
     value: Any = claim.headers.get(CORRELATION_ID)
     return str(value) if value else str(claim.message_id)
+
+
+JSON = "application/json"
+
+
+class OutboxParser:
+    """Parses and decodes one message."""
+
+    async def parse_message(self, claim: Received) -> OutboxMessage:
+        """A message of the claim."""
+        return parsed(claim)
+
+    async def decode_message(self, message: StreamMessage[Received]) -> DecodedMessage:
+        """The body by its content type."""
+        return decoded(message)
+
+
+class OutboxBatchParser:
+    """Parses and decodes a batch."""
+
+    async def parse_batch(self, claims: Sequence[Received]) -> OutboxBatchMessage:
+        """One message for all claims, with one of each inside."""
+        first = parsed(claims[0])
+        return OutboxBatchMessage(
+            raw_message=claims,
+            body=[claim.payload for claim in claims],
+            headers=first.headers,
+            reply_to=first.reply_to,
+            content_type=first.content_type,
+            correlation_id=first.correlation_id,
+            message_id=first.message_id,
+        )
+
+    # FastStream knows a batch subscriber by this name.
+    async def decode_batch(self, batch: OutboxBatchMessage) -> list[DecodedMessage]:
+        """The bodies by their content types."""
+        return [decoded(each) for each in batch.contents()]
+
+
+def decoded(content: Any) -> DecodedMessage:
+    """The body of a message or `Content` by its type, as FastStream reads it; JSON, the most frequent, sooner."""
+    if content.content_type == JSON:
+        value: DecodedMessage = json_loads(content.body)
+        return value
+    try:
+        return decode_message(content)
+    except (ValueError, RecursionError):
+        # Nobody said that it is JSON: thousands of digits or brackets are bytes then, as other bytes are.
+        if content.content_type:
+            raise
+        body: bytes = content.body
+        return body
+
+
+SESSION = "outbox_session"
+"""Where a transactional handler's session stands."""
+
+
+class Context(PlainContext):
+    """FastStream's `Context`, resolved without leaving the event loop."""
+
+    async def use(self, /, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # the resolver awaits coroutines
+        """Put the value among the handler's arguments."""
+        return super().use(**kwargs)

@@ -5,33 +5,53 @@ subscriber before the message is parsed, and ends it after what the handler retu
 the handler's writes, the messages that it published and the end of its own message commit together.
 Passes inbound headers on to publishers, where a subscriber asks for that, and the message's id to those of
 other brokers. What could not be forwarded because the other broker has stopped is given back.
+
+Publishing what a handler returns while its dependencies are still open.
+
+FastStream publishes a response after the handler's dependencies have ended: a session from a generator
+dependency has committed and closed by then. So an `OutboxResponse` is published right after the
+handler returns, inside of its dependencies, and its session is the one that the handler worked with.
+
+Handlers that are no coroutines: they run in a thread, and what runs there cannot be cancelled.
+
+Whoever cancels such a handler waits for its thread, so that the message is not given to another one while
+it is still being handled; what the thread answers counts. Only the end of the event loop cuts the waiting
+short. Called by the subscriber.
+
+What the parameters of a handler ask for, looked at where it is registered and not when the first message fails.
 """
 
 import asyncio
-from collections.abc import Mapping
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
+from fast_depends.utils import is_coroutine_callable, run_in_threadpool
 from faststream import AckPolicy, BaseMiddleware
+from faststream.context import Context
 from faststream.exceptions import AckMessage, HandlerException, SkipMessage
 from faststream.message import StreamMessage
 from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox._internal.broker.context import SESSION
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.forwarding import MESSAGE_ID, NATS_MESSAGE_ID, carry_id
-from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, Received
+from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, SESSION, Received
 from faststream_outbox._internal.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox._internal.connections.caller import end
-from faststream_outbox._internal.connections.isolation import is_conflict
+from faststream_outbox._internal.connections.transactions import is_conflict
 from faststream_outbox._internal.log.message import EVENT_ID
-from faststream_outbox._internal.outcomes.limited import overdue
+from faststream_outbox._internal.outcomes.calling import overdue
 from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry
 from faststream_outbox._internal.service import unbroken
+from faststream_outbox.errors import InvalidOption
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
+
 
 # Ids too: they are the inbound message's own, and a second message under one of them would be a duplicate.
 _OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID, MESSAGE_ID, NATS_MESSAGE_ID)
@@ -225,3 +245,92 @@ class OutboxMiddleware(BaseMiddleware):
         finally:
             end(session)
             await session.close()
+
+
+Call = Callable[..., Any]
+
+
+def publishing_responses(config: OutboxBrokerConfig) -> Callable[[Call], Call]:
+    """A decorator for the handlers of a subscriber with this configuration."""
+
+    async def publish_now(response: OutboxResponse) -> None:
+        message = config.context.get_local("message")
+        if response.correlation_id is None and message is not None:
+            response.correlation_id = message.correlation_id
+        publish: Any = config.producer.publish
+        for middleware in reversed(list(config.broker_middlewares)):
+            scope = middleware(None, context=config.context).publish_scope
+            publish = functools.partial(scope, publish)
+        try:
+            command = response.as_publish_command()
+            pass_headers_on(command, getattr(message, "headers", None), config.context.get_local("handler_"))
+            await publish(command)
+        except Exception as error:
+            take_back_ack(getattr(message, "raw_message", None), error)
+            raise
+        response.is_published = True
+
+    def decorate(call: Call) -> Call:
+        if not is_coroutine_callable(call):
+            return call
+
+        @functools.wraps(call)
+        async def responding(*args: Any, **kwargs: Any) -> Any:
+            result = await call(*args, **kwargs)
+            if isinstance(result, OutboxResponse) and result.queue and result.session is not None:
+                await publish_now(result)
+            return result
+
+        return responding
+
+    return decorate
+
+
+def in_thread(call: Call) -> Call:
+    """A handler as a coroutine function that ends when its thread ends; coroutine functions stay as they are."""
+    if is_coroutine_callable(call):
+        return call
+
+    @functools.wraps(call)
+    async def threaded(*args: Any, **kwargs: Any) -> Any:
+        thread = asyncio.ensure_future(run_in_threadpool(call, *args, **kwargs))
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        while True:
+            try:
+                return await asyncio.shield(thread)
+            except asyncio.CancelledError:
+                # The loop cancels every task at its end, also the one that waits for the thread.
+                if thread.cancelled():
+                    raise
+            finally:
+                if thread.done() and not thread.cancelled():
+                    # What the thread answers counts: the cancellation has come to nothing.
+                    while task is not None and task.cancelling() > before:
+                        task.uncancel()
+
+    return threaded
+
+
+def keep_callable(handler: Any) -> None:
+    """Let tests and other code call a handler as it was written: FastStream would give them the coroutine function."""
+    declared = getattr(handler, "_declared_call", None)
+    if declared is not None and not is_coroutine_callable(declared):
+        handler._composed_call = declared
+
+
+def check_session(handler: Callable[..., Any]) -> None:
+    """Refuse a handler that needs the session of a transaction which its subscriber does not open."""
+    try:
+        parameters = inspect.signature(handler).parameters
+        hints = get_type_hints(handler, include_extras=True)
+    except Exception:  # noqa: BLE001 - FastStream says what is wrong with annotations that cannot be read
+        return
+    for name, parameter in parameters.items():
+        asked = any(isinstance(each, Context) and each.name == SESSION for each in get_args(hints.get(name)))
+        if asked and parameter.default is inspect.Parameter.empty:
+            msg = (
+                f"{getattr(handler, '__name__', handler)!s}: the parameter {name!r} is the session of a transaction, "
+                "and this subscriber opens none. Write subscriber(…, transactional=True)."
+            )
+            raise InvalidOption(msg)

@@ -23,12 +23,10 @@ from faststream_outbox._internal.broker._faststream import (
     ParserComposition,
     ProducerProto,
 )
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
-from faststream_outbox._internal.broker.context import SESSION
-from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID
-from faststream_outbox._internal.broker.parser import OutboxParser
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
+from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID, SESSION, OutboxParser
 from faststream_outbox._internal.broker.response import OutboxPublishCommand, correlation_among
-from faststream_outbox._internal.broker.topic_message import headers_of, reporting, topic_message
+from faststream_outbox._internal.broker.topic import headers_of, reporting, topic_message
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession, check_open
 from faststream_outbox._internal.envelope import (
     CheckedEnvelope,
@@ -42,11 +40,15 @@ from faststream_outbox._internal.envelope import (
 )
 from faststream_outbox._internal.log.append import append, append_sync
 from faststream_outbox._internal.log.message import OutboxMessage as TopicMessage
-from faststream_outbox._internal.overview.unprocessed import Unprocessed, fetch_unprocessed
-from faststream_outbox._internal.publish.alike import Alike
-from faststream_outbox._internal.publish.cancel import cancel_timer, cancel_timer_sync
-from faststream_outbox._internal.publish.put import publish_rows, publish_rows_sync
-from faststream_outbox._internal.publish.rows import checked_batch
+from faststream_outbox._internal.publish.put import (
+    Unprocessed,
+    cancel_timer,
+    cancel_timer_sync,
+    fetch_unprocessed,
+    publish_rows,
+    publish_rows_sync,
+)
+from faststream_outbox._internal.publish.rows import Alike, checked_batch
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, SessionRequired
 
 T = TypeVar("T")

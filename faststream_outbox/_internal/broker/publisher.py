@@ -21,7 +21,7 @@ from faststream_outbox._internal.broker._faststream import (
     PublisherUsecase,
     PublisherUsecaseConfig,
 )
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.message import CORRELATION_ID
 from faststream_outbox._internal.broker.response import OutboxPublishCommand
 from faststream_outbox._internal.connections.caller import AnySession

@@ -16,11 +16,11 @@ from faststream_outbox._internal.broker.response import OutboxPublishCommand, ch
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
 from faststream_outbox._internal.envelope import TimerConflict
 from faststream_outbox._internal.log.append import OnDuplicate
-from faststream_outbox._internal.overview.unprocessed import Unprocessed
+from faststream_outbox._internal.publish.put import Unprocessed
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.broker._faststream import BrokerUsecase
-    from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+    from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
     from faststream_outbox._internal.queue.client import OutboxClient
 
     Home = BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]

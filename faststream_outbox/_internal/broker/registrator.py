@@ -18,7 +18,7 @@ from faststream_outbox._internal.broker._faststream import (
     CustomCallable,
     Registrator,
 )
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.publisher import OutboxPublisher, OutboxPublisherConfig
 from faststream_outbox._internal.broker.relaying import RelayingMixin
 from faststream_outbox._internal.broker.response import check_destination

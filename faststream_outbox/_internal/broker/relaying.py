@@ -11,10 +11,9 @@ from faststream_outbox._internal.broker.warn import warn, warn_about_shared
 from faststream_outbox._internal.log.options import MAX_DEFERRED, Start
 from faststream_outbox._internal.outcomes.retry import DEFAULT_RETRY, RetryStrategyProto
 from faststream_outbox._internal.queue.options import OnDead
-from faststream_outbox._internal.relay.cloudevents import Envelope
-from faststream_outbox._internal.relay.make import make_relay, weaknesses
 from faststream_outbox._internal.relay.options import RelayOptions
-from faststream_outbox._internal.relay.relay import Relay
+from faststream_outbox._internal.relay.relay import Relay, make_relay, weaknesses
+from faststream_outbox._internal.relay.transport import Envelope
 
 
 class RelayingMixin:

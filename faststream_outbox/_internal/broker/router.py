@@ -17,7 +17,7 @@ from faststream_outbox._internal.broker._faststream import (
     SubscriberRoute,
     UnderlyingDriverAnnotations,
 )
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.options import PublisherOptions, SubscriberOptions
 from faststream_outbox._internal.broker.registrator import OutboxRegistrator, check_policy
 from faststream_outbox.errors import InvalidOptionType

@@ -11,7 +11,7 @@ from faststream_outbox._internal.broker._faststream import (
     SubscriberSpecification,
     SubscriberSpecificationConfig,
 )
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 
 
 @dataclass(kw_only=True)

@@ -26,23 +26,25 @@ from faststream_outbox._internal.broker._faststream import (
     SubscriberUsecase,
     SubscriberUsecaseConfig,
 )
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
-from faststream_outbox._internal.broker.handler import check_session
-from faststream_outbox._internal.broker.message import REPLY_TO, Received
-from faststream_outbox._internal.broker.middlewares import OutboxMiddleware
-from faststream_outbox._internal.broker.parser import OutboxBatchParser, OutboxParser
+from faststream_outbox._internal.broker.message import REPLY_TO, OutboxBatchParser, OutboxParser, Received
+from faststream_outbox._internal.broker.middlewares import (
+    OutboxMiddleware,
+    check_session,
+    in_thread,
+    keep_callable,
+    publishing_responses,
+)
 from faststream_outbox._internal.broker.publisher import OutboxReplyPublisher, OutboxResponsePublisher
-from faststream_outbox._internal.broker.responding import publishing_responses
-from faststream_outbox._internal.broker.threads import in_thread, keep_callable
 from faststream_outbox._internal.broker.warn import warn_about_manual_handler
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import MAX_DEFERRED, ReadOptions, Start
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import checked_group, checked_uri
 from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.outcomes.calling import limited
 from faststream_outbox._internal.outcomes.failure import ENDING
-from faststream_outbox._internal.outcomes.limited import limited
 from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, Outcome, Undecided
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.options import WorkerOptions

@@ -15,13 +15,13 @@ from faststream_outbox._internal.cli.commands import (
     inbox,
     messages,
     parked,
-    pausing,
     relay,
     schema,
     status,
     tail,
-    timers,
 )
+from faststream_outbox._internal.cli.commands import groups as pausing
+from faststream_outbox._internal.cli.commands import messages as timers
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -2,6 +2,10 @@
 
 Without a terminal nobody could answer, so a script has to say `--yes`. While a question or an editor is open, Ctrl-C is
 theirs: the event loop would only note it and wait on. Used by commands that replay, delete or move.
+
+Progress of what takes long, on the standard error and only at a terminal: a script gets the answer alone.
+
+Used by commands that replay, purge and clean.
 """
 
 import os
@@ -18,8 +22,10 @@ from types import FrameType
 from typing import Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from faststream_outbox._internal.cli.exits import Refusal
+from faststream_outbox._internal.cli.printing import console
 
 Handler = Callable[[int, FrameType | None], Any] | int
 
@@ -100,3 +106,16 @@ def interrupts(handler: Handler) -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def following(what: str, total: int | None) -> Generator[Callable[[int], None]]:
+    """Something to call with the number that is done."""
+    to = console(to_stderr=True)
+    if not to.is_terminal:
+        yield lambda done: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=to, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)

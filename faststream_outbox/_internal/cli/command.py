@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from faststream_outbox._internal.cli.exits import Answer, Exit
-from faststream_outbox._internal.cli.faults import fault_of
+from faststream_outbox._internal.cli.exits import Answer, Exit, fault_of
 from faststream_outbox._internal.cli.here import Here
-from faststream_outbox._internal.cli.moments import parse_length
+from faststream_outbox._internal.cli.options import parse_length
 from faststream_outbox._internal.cli.place import VARIABLE, Place, Where, find, given
 from faststream_outbox._internal.cli.printing import Printer
 from faststream_outbox._internal.schema.catalog import hidden

@@ -2,13 +2,89 @@
 
 The same for every command, so that a script can tell a fault of its own from one of the database. docs/cli.md has the
 table.
+
+From an error to an exit code and a message without a traceback. Pure.
+
+What is not known here is a mistake of the program's, and keeps its traceback. Used by `command`.
+
+What a command shows to people, before anything is known of the terminal: tables, facts, sentences, bodies.
+
+Made by `views`, printed by `printing`. Texts stand here as they came, also a stranger's: whoever prints
+makes them safe.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
+from typing import Literal
 
-from faststream_outbox._internal.cli.blocks import Block
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, SQLAlchemyError
+
+from faststream_outbox import errors
+from faststream_outbox._internal.connections.rights import sqlstate_of
+
+Mark = Literal["plain", "good", "notice", "warning", "bad"]
+"""How much something wants to be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A text that is to be seen."""
+
+    text: str
+    mark: Mark
+
+
+Cell = str | int | datetime | Marked | None
+"""None is shown as a dash; numbers stand at the right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table. Where it has no rows, `empty` is said instead."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    empty: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and values, one pair a line."""
+
+    pairs: Sequence[tuple[str, Cell]]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence, or several lines."""
+
+    text: str
+    mark: Mark = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """Several lines of somebody else, such as a traceback; set in, so that none is taken for ours."""
+
+    text: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a message."""
+
+    payload: bytes
+    title: str = "body"
+    is_full: bool = False
+    """Whether all of it is shown, however long it is."""
+
+
+Block = Grid | Facts | Said | Quoted | Body
 
 
 class Exit(IntEnum):
@@ -41,3 +117,74 @@ class Refusal(Exception):
     def __init__(self, message: str, exit: Exit = Exit.USAGE) -> None:
         super().__init__(message)
         self.exit = exit
+
+
+_NEVER_CONNECTED = ("08", "28", "3D", "57P", "53300")
+"""Connection failures, wrong passwords, no such database, a server that starts or stops, and one that is full."""
+_NOT_AS_NEEDED = ("42P01", "42703", "42883", "3F000")
+"""No such table, column, function or schema."""
+_CHECK = " `faststream-outbox schema check` says what differs from what this version needs."
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What to say instead of an answer."""
+
+    exit: Exit
+    kind: str
+    message: str
+
+
+def fault_of(error: BaseException, *, is_connecting: bool) -> Fault | None:
+    """What an error means; None if nothing is known of it.
+
+    is_connecting: whether nothing had been asked of the database yet.
+    """
+    kind = type(error).__name__
+    if isinstance(error, Refusal):
+        return Fault(error.exit, kind, str(error))
+    if isinstance(error, errors.OutboxError):
+        return Fault(_exit_of(error), kind, str(error))
+    if is_connecting and isinstance(error, UnicodeError):
+        # Python says so of the name of a host that is too long, or has two dots in a row.
+        return Fault(
+            Exit.UNREACHABLE, kind, f"The database cannot be reached: its host has no such name: {_said(error)}"
+        )
+    state = sqlstate_of(error)
+    if _is_of_driver(error) or isinstance(error, OSError | TimeoutError):
+        if state is None or state.startswith(_NEVER_CONNECTED):
+            if is_connecting or isinstance(error, OSError | InterfaceError) or state is not None:
+                message = f"The database cannot be reached: {_said(error)}"
+                return Fault(Exit.UNREACHABLE, kind, message)
+            return Fault(Exit.REFUSED, kind, f"The database did not answer in time: {_said(error)}")
+        hint = _CHECK if state in _NOT_AS_NEEDED else ""
+        return Fault(Exit.REFUSED, kind, f"The database refused: {_said(error)}{hint}")
+    return None
+
+
+def _exit_of(error: errors.OutboxError) -> Exit:
+    if isinstance(error, errors.UnknownName):
+        return Exit.NOTHING
+    if isinstance(error, errors.SchemaMismatch | errors.GroupInUse):
+        return Exit.WRONG
+    if isinstance(error, errors.MissingRight | TimeoutError):
+        return Exit.REFUSED
+    if isinstance(error, errors.ConnectionUnusable):
+        return Exit.UNREACHABLE
+    return Exit.USAGE
+
+
+def _is_of_driver(error: BaseException) -> bool:
+    if isinstance(error, ArgumentError):
+        return False
+    return isinstance(error, DBAPIError | SQLAlchemyError) or type(error).__module__.split(".")[0] in (
+        "asyncpg",
+        "psycopg",
+    )
+
+
+def _said(error: BaseException) -> str:
+    """The first line of what the driver or the server says, without SQLAlchemy's class names in front."""
+    origin = getattr(error, "orig", None) or error
+    text = next((line for line in str(origin).splitlines() if line.strip()), type(origin).__name__)
+    return text.partition(">: ")[2] if text.startswith("<class ") else text

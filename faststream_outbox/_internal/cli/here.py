@@ -11,14 +11,13 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.cli.exits import Refusal
-from faststream_outbox._internal.cli.given_app import Given
-from faststream_outbox._internal.cli.place import Place, Where
+from faststream_outbox._internal.cli.place import Given, Place, Where
 from faststream_outbox._internal.cli.printing import Printer
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.log.outbox import Outbox
 from faststream_outbox._internal.overview.overview import TIMEOUT, Overview
-from faststream_outbox._internal.queue.admin.dead_letters import DeadLetters
 from faststream_outbox._internal.queue.client import OutboxClient
+from faststream_outbox._internal.queue.dead_letters import DeadLetters
 from faststream_outbox._internal.schema.log_tables import LogTables
 
 T = TypeVar("T")

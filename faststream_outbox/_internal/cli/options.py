@@ -1,15 +1,53 @@
 """Options that several commands have, each declared once: `--yes`, `--limit`, `--rate`, which dead letters.
 
 Used by `commands`.
+
+Times and lengths of time as people write them: `2026-11-17T10:00`, `2h`, `1h30m`, `7d`.
+
+A time without a zone is UTC, as everything that is printed. A length where a time is wanted means: so long ago. Used as
+parsers of options.
 """
 
-from datetime import datetime, timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from faststream_outbox._internal.cli.moments import parse_length, parse_moment
-from faststream_outbox._internal.queue.admin.dead_letters import Selection
+from faststream_outbox._internal.queue.dead_letters import Selection
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_LENGTH = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+
+
+def parse_length(text: str) -> timedelta:
+    """A length of time, such as 90s, 15m, 2h, 7d or 1h30m."""
+    given = text.strip().lower()
+    try:
+        if re.fullmatch(r"\d+(\.\d+)?", given, re.ASCII):
+            return timedelta(seconds=float(given))
+        if _LENGTH.fullmatch(given):
+            return sum((timedelta(**{_UNITS[unit]: float(many)}) for many, unit in _PART.findall(given)), timedelta())
+    except OverflowError:
+        pass
+    msg = f"{text!r} is no length of time. Write 90s, 15m, 2h, 7d or 1h30m."
+    raise typer.BadParameter(msg)
+
+
+def parse_moment(text: str) -> datetime:
+    """A time, or a length of time ago."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return datetime.now(UTC) - parse_length(text)
+    except (typer.BadParameter, OverflowError):
+        msg = f"{text!r} is no time. Write 2026-11-17T10:00 (UTC), 2026-11-17T10:00+02:00, or 2h for two hours ago."
+        raise typer.BadParameter(msg) from None
+
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]

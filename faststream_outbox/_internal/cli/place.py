@@ -2,27 +2,187 @@
 
 A table that was named must exist, and the nearest name is said where it does not. One that was not named is used if
 there is one under its usual name with the right columns. Used by `here`.
+
+An engine from an address with any driver's name in it, or none: asyncpg or psycopg, whichever is installed.
+
+The address is what an operator has at hand: the application's, with a driver for sync code, or a hosting service's,
+with libpq's options. The connections are named, and give up a server that does not answer. Used by `place`.
+
+What `--app module:name` means: a broker, a FastStream app, a router of FastAPI, an `Outbox` or an `Inbox`.
+
+Only imported, never started: its engine and its tables are used, and its relays are listed. A module that cannot be
+imported, or has another name for it, is a refusal that says what to write. Used by `place`.
 """
 
 import os
+import sys
+import traceback
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from sqlalchemy import Connection, MetaData, Table, inspect
+from sqlalchemy import URL, Connection, MetaData, Table, inspect
 from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from faststream_outbox._internal.cli.address import make_engine
 from faststream_outbox._internal.cli.exits import Refusal
-from faststream_outbox._internal.cli.given_app import Given, given_by
-from faststream_outbox._internal.options import nearest
+from faststream_outbox._internal.connections.address import Address
+from faststream_outbox._internal.log.outbox import Outbox
+from faststream_outbox._internal.options import is_encodable, nearest
+from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.schema.catalog import read
-from faststream_outbox._internal.schema.inbox_table import make_inbox_table
 from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
 from faststream_outbox._internal.schema.shape import Found
-from faststream_outbox._internal.schema.tables import make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.tables import make_dlq_table, make_inbox_table, make_outbox_table
 from faststream_outbox.errors import UnknownName
+
+NAME = "faststream-outbox cli"
+CONNECT_SECONDS = "10"
+_DRIVERS = ("asyncpg", "psycopg")
+# So that it works behind a pooler too. A command sends each statement once.
+_WITHOUT_PREPARED: dict[str, dict[str, Any]] = {
+    "asyncpg": {"statement_cache_size": 0, "prepared_statement_cache_size": 0, "prepared_statement_name_func": str},
+    "psycopg": {"prepare_threshold": None},
+}
+_EXAMPLE = "postgresql://user:password@host:5432/database"
+
+
+def make_engine(dsn: str) -> AsyncEngine:
+    """An engine that connects when it is first used."""
+    driver = _driver(dsn)
+    address = _address(dsn)
+    settings = {"application_name": NAME, "connect_timeout": CONNECT_SECONDS, **address.settings}
+    arguments = {**Address(address.hosts, settings).arguments(driver, {}), **_WITHOUT_PREPARED[driver]}
+    return create_async_engine(URL.create(f"postgresql+{driver}"), connect_args=arguments, pool_size=2)
+
+
+def _address(dsn: str) -> Address:
+    scheme, _, rest = dsn.partition("://")
+    try:
+        if scheme.partition("+")[0] in ("postgresql", "postgres") and _is_text(unquote(dsn)):
+            # Without the driver's name, which may be none that an address can have, such as psycopg_async.
+            return Address.of(f"postgresql://{rest}")
+    except ValueError:
+        pass
+    # The text is not repeated: there may be a password in it.
+    msg = f"--dsn is no address of PostgreSQL. It looks like this: {_EXAMPLE}"
+    raise Refusal(msg)
+
+
+def _is_text(given: str) -> bool:
+    """Whether drivers can send it: they and the functions below them fail at NUL and at lone surrogates."""
+    return "\x00" not in given and is_encodable(given)
+
+
+def _driver(dsn: str) -> str:
+    """The one that the address names, if it will do; else one that is installed."""
+    named = dsn.partition("://")[0].partition("+")[2].removesuffix("_async")
+    for driver in sorted(_DRIVERS, key=lambda each: each != named):
+        if find_spec(driver) is not None:
+            return driver
+    msg = "No driver for PostgreSQL is installed: pip install asyncpg, or pip install 'psycopg[binary]'."
+    raise Refusal(msg)
+
+
+_KINDS = "an OutboxBroker, a FastStream app with one, an OutboxClient, an Outbox or an Inbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an application has described."""
+
+    engine: AsyncEngine
+    table: Table | None = None
+    dlq_table: Table | None = None
+    log_tables: LogTables | None = None
+    inbox_table: Table | None = None
+    broker: Any = None
+    """The OutboxBroker, which has relays and subscribers."""
+
+
+def given_by(reference: str) -> Given:
+    """What a reference like `shop.app:broker` has."""
+    found = _loaded(reference)
+    given = _given(found)
+    if given is None:
+        msg = f"{reference} is a {type(found).__name__}, and --app takes {_KINDS}."
+        raise Refusal(msg)
+    return given
+
+
+def _loaded(reference: str) -> object:
+    module_name, _, path = reference.partition(":")
+    if not module_name or not path:
+        msg = f"--app is written module:name, as in shop.app:broker, not {reference!r}."
+        raise Refusal(msg)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # As `faststream run` does: a script's own path is that of the environment's programs.
+        sys.path.insert(0, here)
+    try:
+        # What a module prints while it is imported is no part of our answer.
+        with redirect_stdout(sys.stderr):
+            found: object = import_module(module_name)
+    except Exception as error:
+        # Whatever a stranger's module raises while it is imported.
+        msg = f"--app: importing {module_name!r} failed: {type(error).__name__}: {error}{_place(error)}"
+        raise Refusal(msg) from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            known = [
+                each
+                for each, value in getattr(found, "__dict__", {}).items()
+                if _broker_of(value) or _engine_user(value)
+            ]
+            msg = f"--app: {module_name!r} has no {name!r}; {nearest(name, known, 'broker, app or outbox')}"
+            raise Refusal(msg)
+        found = getattr(found, name)
+    return found
+
+
+def _place(error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+
+
+def _given(found: object) -> Given | None:
+    broker = _broker_of(found)
+    if broker is None:
+        return _engine_user(found)
+    config = broker.config.broker_config
+    if config.engine is None:
+        msg = "--app: this broker was made without an engine, as for tests, so there is no database to look at."
+        raise Refusal(msg)
+    return Given(config.engine, config.outbox_table, config.dlq_table, config.log_tables, broker=broker)
+
+
+def _engine_user(found: object) -> Given | None:
+    """What works on a database without a broker."""
+    if isinstance(found, Outbox):
+        return Given(found.engine, log_tables=found.tables)
+    if isinstance(found, OutboxClient):
+        return Given(found.engine, found.table, found.dlq_table)
+    from faststream_outbox._internal.inbox.receiver import Receiver
+
+    return Given(found.engine, inbox_table=found.table) if isinstance(found, Receiver) else None
+
+
+def _broker_of(found: object) -> Any:
+    """The broker that an object is or has."""
+    # Imported here, because FastStream takes longer to import than most commands take to run.
+    from faststream_outbox._internal.broker.broker import OutboxBroker
+
+    if isinstance(found, type):
+        return None
+    several: object = getattr(found, "brokers", None)
+    candidates = [found, getattr(found, "broker", None), *(several if isinstance(several, list | tuple) else ())]
+    return next((each for each in candidates if isinstance(each, OutboxBroker)), None)
+
 
 VARIABLE = "OUTBOX_DSN"
 

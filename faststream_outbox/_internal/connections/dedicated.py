@@ -19,14 +19,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.connections import settings
-from faststream_outbox._internal.connections.address import Address
+from faststream_outbox._internal.connections import opening
+from faststream_outbox._internal.connections.address import Address, Dialling
 from faststream_outbox._internal.connections.identity import Identity, Role
-from faststream_outbox._internal.connections.opening import Opened, opened
-from faststream_outbox._internal.connections.redirected import Dialling
-from faststream_outbox._internal.connections.settings import BEGIN, IDLE_IN_TRANSACTION
+from faststream_outbox._internal.connections.opening import BEGIN, IDLE_IN_TRANSACTION, Opened, opened
 from faststream_outbox._internal.schema.names import check_given
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.errors import ConnectionUnusable
 
 Row = Sequence[Any]
@@ -312,12 +310,12 @@ class DedicatedConnection:
 
     async def _set_limits(self, driver: Any, application_name: str) -> None:
         version = driver.get_server_version()[0] if self._asyncpg else driver.info.server_version // 10_000
-        limits = settings.limits_of(self.timeout, self._lock_seconds, version)
+        limits = opening.limits_of(self.timeout, self._lock_seconds, version)
         if self.pooled:
-            self._begin = settings.settings_of_transaction(application_name, limits)
+            self._begin = opening.settings_of_transaction(application_name, limits)
             return
         self._begin = BEGIN
-        await driver.execute(settings.settings_of_session(application_name, limits))
+        await driver.execute(opening.settings_of_session(application_name, limits))
 
     async def listen(self, channel: str, receive: Callable[[int, str], None], lost: Callable[[], None]) -> None:
         """Open the connection, LISTEN on `channel`, and call `receive` with each sender's process id and payload."""

@@ -3,6 +3,16 @@
 Cancelled half-way, SQLAlchemy before 2.1 forgets what the driver has opened by then, and the server keeps it until the
 process ends. So the opening goes on by itself for a moment, and what comes of it is closed. Used by `dedicated`, and by
 health, which examines the tables through SQLAlchemy.
+
+What a connection of ours is set to, whatever a role or a database has set: how it plans, and its time limits.
+
+Pure texts; `dedicated` sends them when it has opened a connection, or with each transaction behind a pooler.
+
+An engine beside the application's: made by the same recipe, with a pool of its own that keeps nothing.
+
+For whoever needs SQLAlchemy's connections and must not wait for the application's, whose pool may be exhausted. The
+dialect, hooks on connecting and execution options are the engine's, but not its isolation level. Used by the doctor and
+by `health`.
 """
 
 import asyncio
@@ -11,6 +21,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
+from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.util import greenlet_spawn
@@ -115,3 +126,59 @@ def _give_up(opening: asyncio.Future[T], end: Callable[[T], object]) -> None:
     _keep(opening)
     opening.add_done_callback(drop)
     asyncio.get_running_loop().call_later(PATIENCE, opening.cancel)
+
+
+BEGIN = "begin isolation level read committed"
+# The server ends the transaction of a client that froze or was cut off half-way: others wait for its locks.
+IDLE_IN_TRANSACTION = 2.0
+_SLACK = 1.0
+"""Seconds by which the server gives a statement up later than we do."""
+_HAS_TRANSACTION_TIMEOUT = 17
+
+# A plan cached while the queue was empty would be a sequential scan, and outlive the emptiness; a bitmap scan never
+# marks dead index entries; compiling takes longer than any statement here, and so does planning: left to itself the
+# server plans a claim anew each time. Behind a pooler no plan is cached.
+_PLANS = (
+    "select set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false), "
+    "set_config('jit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false)"
+)
+
+
+def limits_of(timeout: float, lock_seconds: float, server_version: int) -> dict[str, str]:
+    """What a role or a database may have limited, as our statements need it."""
+    found = {
+        "statement_timeout": str(int((timeout + _SLACK) * 1000)),
+        "lock_timeout": str(int(lock_seconds * 1000)),
+        "idle_in_transaction_session_timeout": str(int(IDLE_IN_TRANSACTION * 1000)),
+    }
+    if server_version >= _HAS_TRANSACTION_TIMEOUT:
+        found["transaction_timeout"] = "0"
+    return found
+
+
+def settings_of_transaction(application_name: str, given: dict[str, str]) -> str:
+    """How a transaction begins where the next one may run on another connection of the server."""
+    local = [f"application_name = {_quoted(application_name)}", *(f"{name} = {value}" for name, value in given.items())]
+    return "; set local ".join([BEGIN, *local])
+
+
+def settings_of_session(application_name: str, given: dict[str, str]) -> str:
+    """A statement that sets everything for as long as the connection lasts."""
+    lasting = {**given, "idle_session_timeout": "0"}
+    set_limits = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in lasting.items())
+    return f"{_PLANS}, set_config('application_name', {_quoted(application_name)}, false), {set_limits}"
+
+
+def _quoted(name: str) -> str:
+    # As E'…': a backslash in the application's own name means one whatever standard_conforming_strings says.
+    return "E'" + name.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def engine_apart(engine: AsyncEngine) -> AsyncEngine:
+    """Another engine for the same database; dispose of it."""
+    sync = engine.sync_engine
+    options = dict(sync.get_execution_options())
+    options.pop("isolation_level", None)
+    return AsyncEngine(
+        Engine(sync.pool.recreate(), sync.dialect, sync.url, execution_options=options, hide_parameters=True)
+    )

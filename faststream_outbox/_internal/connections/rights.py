@@ -7,7 +7,7 @@ it are needed. Pure. Used by `caller`, for whatever runs in the caller's session
 
 import re
 
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.errors import MissingRight
 
 REFUSED = "42501"

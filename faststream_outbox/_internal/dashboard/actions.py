@@ -1,7 +1,26 @@
-"""What an operator may do with the dashboard, by the names that `can(user, action)` decides about, and for how long."""
+"""What an operator may do with the dashboard, by the names that `can(user, action)` decides about, and for how long.
 
-from collections.abc import Mapping
+Who did what: one record for each action, whatever came of it, in the log and for a hook of yours.
+
+The log line has its fields apart too (`extra`), for log processors. A hook that raises stops nothing: the action has
+happened. Written by `dashboard` after every action and every refusal.
+
+What a dashboard was made with; checked once, read by every screen.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from string import Formatter
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from faststream_outbox._internal.dashboard.content import Redact
+from faststream_outbox._internal.options import check_seconds, check_text
+from faststream_outbox.errors import InvalidOption
 
 
 class Action(StrEnum):
@@ -49,3 +68,101 @@ TIME_LIMITS: Mapping[Action, float] = {
     Action.SKIP_DEFERRED: 15.0,
 }
 """Seconds that a form may take before it is stopped; a replay goes on behind its form, for as long as it needs."""
+
+
+logger = logging.getLogger("faststream_outbox.dashboard")
+
+Outcome = Literal["done", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One action of one user."""
+
+    at: datetime
+    user: str
+    action: Action
+    target: Mapping[str, object]
+    """What it was about: queue, group, ids …"""
+    outcome: Outcome
+    """"refused": the user may not. "failed": it was tried."""
+    detail: str
+    """What came of it, in a sentence."""
+    client: str | None
+    """The address that the request came from."""
+
+
+OnAction = Callable[[Audit], object | Awaitable[object]]
+
+
+async def write(audit: Audit, hook: OnAction | None) -> None:
+    """Log a record, and give it to the hook."""
+    level = logging.INFO if audit.outcome == "done" else logging.WARNING
+    target = " ".join(f"{name}={value!r}" for name, value in audit.target.items())
+    # Written by users and strangers: as a repr they cannot begin a line of their own.
+    logger.log(
+        level,
+        "%r: %s %s: %s (%r)",
+        audit.user,
+        audit.action.value,
+        target,
+        audit.outcome,
+        audit.detail,
+        extra={
+            "outbox_user": audit.user,
+            "outbox_action": audit.action.value,
+            "outbox_target": dict(audit.target),
+            "outbox_outcome": audit.outcome,
+            "outbox_detail": audit.detail,
+            "outbox_client": audit.client,
+        },
+    )
+    if hook is None:
+        return
+    try:
+        answer = hook(audit)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception:
+        logger.exception("on_action raised; the action had happened: %s", audit.outcome)
+
+
+Can = Callable[[Any, Action], bool | Awaitable[bool]]
+"""Whether a user may do something."""
+
+TRACE_FIELDS = ("trace_id", "span_id", "correlation_id", "message_id", "queue", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of one dashboard."""
+
+    title: str = "Outbox"
+    read_only: bool = False
+    can: Can | None = None
+    redact: Redact | None = None
+    on_action: OnAction | None = None
+    trace_url: str | None = None
+    late_after: float = 60.0
+    """Seconds after which a message that waits is shown in red."""
+
+    def __post_init__(self) -> None:
+        check_seconds("late_after", self.late_after)
+        if self.trace_url is not None:
+            check_text("trace_url", self.trace_url)
+            _check_template(self.trace_url)
+
+
+def _check_template(template: str) -> None:
+    try:
+        names = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+    except ValueError as error:
+        msg = f"trace_url is no template: {error}."
+        raise InvalidOption(msg) from None
+    if names - set(TRACE_FIELDS) or not names:
+        msg = f"trace_url takes the fields {', '.join(TRACE_FIELDS)}, e.g. 'https://traces.example/{{trace_id}}'."
+        raise InvalidOption(msg)
+    parts = urlsplit(template)
+    if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.netloc:
+        msg = f"trace_url must begin with http:// or https:// and a host, not {template!r}."
+        raise InvalidOption(msg)

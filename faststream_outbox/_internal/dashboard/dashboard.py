@@ -2,11 +2,14 @@
 
 `make_dashboard` makes it. All paths are fixed and ids stand in the query, so that `AsgiFastStream`, which compares
 whole paths, can have it too: `dashboard.routes("/outbox")`. It starts nothing before the first visitor.
+
+The dashboard as a server of its own, on uvicorn. Used by the command line and by whoever has no web application.
 """
 
 import asyncio
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any
@@ -18,21 +21,27 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faststream_outbox._internal.broker.broker import OutboxBroker
-from faststream_outbox._internal.dashboard import assets
-from faststream_outbox._internal.dashboard.actions import READING, TIME_LIMITS, Action
-from faststream_outbox._internal.dashboard.audit import Audit, OnAction, Outcome, write
-from faststream_outbox._internal.dashboard.auth import Auth
+from faststream_outbox._internal.dashboard import rendering
+from faststream_outbox._internal.dashboard.actions import (
+    READING,
+    TIME_LIMITS,
+    Action,
+    Audit,
+    Can,
+    OnAction,
+    Options,
+    Outcome,
+    write,
+)
+from faststream_outbox._internal.dashboard.auth import Auth, OneTimeToken, is_loopback
 from faststream_outbox._internal.dashboard.content import Redact
 from faststream_outbox._internal.dashboard.guard import Guard, Refused, Visitor, finish, root_of
 from faststream_outbox._internal.dashboard.monitor import Monitor
-from faststream_outbox._internal.dashboard.one_time import OneTimeToken
-from faststream_outbox._internal.dashboard.options import Can, Options
 from faststream_outbox._internal.dashboard.page import Again, Done, House, Page, route_path
 from faststream_outbox._internal.dashboard.rendering import render
 from faststream_outbox._internal.dashboard.replays import Replays
 from faststream_outbox._internal.dashboard.screens import FORMS, SCREENS
-from faststream_outbox._internal.dashboard.source import Tables, source_of
-from faststream_outbox._internal.dashboard.trouble import INVALID, describe
+from faststream_outbox._internal.dashboard.source import INVALID, Tables, describe, source_of
 from faststream_outbox._internal.options import checked_flag
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.errors import InvalidOption
@@ -55,7 +64,7 @@ class Dashboard:
     @property
     def paths(self) -> list[str]:
         """Every path that it answers, below the place where it is mounted."""
-        return ["", *SCREENS, *FORMS, *assets.assets()]
+        return ["", *SCREENS, *FORMS, *rendering.assets()]
 
     def routes(self, prefix: str) -> list[tuple[str, ASGIApp]]:
         """What `AsgiFastStream(asgi_routes=…)` takes, which knows whole paths only.
@@ -98,12 +107,12 @@ class Dashboard:
 
     async def _respond(self, request: Request) -> Response:
         path = route_path(request)
-        asset = assets.assets().get(path)
+        asset = rendering.assets().get(path)
         visitor: Visitor | None = None
         try:
             if asset is not None:
                 _check_method(request, "GET")
-                return finish(assets.answer(asset, request), request, None)
+                return finish(rendering.answer(asset, request), request, None)
             admitted = await self._guard.admit(request)
             if isinstance(admitted, Response):
                 return finish(admitted, request, None)
@@ -183,7 +192,7 @@ class Dashboard:
             "title": self._house.options.title,
             "refused": refused,
             "home": f"{root}/",
-            "asset": lambda name: root + assets.address(name),
+            "asset": lambda name: root + rendering.address(name),
         }
         return HTMLResponse(render("refused.html", context), refused.status, refused.headers)
 
@@ -253,3 +262,37 @@ def make_dashboard(
     options = Options(title, checked_flag("read_only", read_only), can, redact, on_action, trace_url, late_after)
     made = source_of(source, Tables(table, dlq_table, log_tables, inbox_table), timeout=timeout)
     return Dashboard(House(made, options, Monitor(made), Replays()), auth)
+
+
+HOST, PORT = "127.0.0.1", 8710
+
+
+def serve(dashboard: Dashboard, host: str = HOST, port: int = PORT) -> None:
+    """Answer until Ctrl-C. Without auth only on this machine, under an address with a token that works once.
+
+    dashboard: from make_dashboard.
+    host: the address to bind; another one than a loopback address needs a dashboard with auth=.
+    port: the port to bind.
+    """
+    import uvicorn
+
+    check_host(dashboard, host)
+    print(f"Dashboard: {address_of(dashboard, host, port)}", file=sys.stderr, flush=True)  # noqa: T201 - it is for whoever started it
+    # The address has the token in it once, and paths have names of queues: neither belongs into an access log.
+    uvicorn.run(dashboard, host=host, port=port, log_level="warning", access_log=False, server_header=False)
+
+
+def check_host(dashboard: Dashboard, host: str) -> None:
+    """Refuse to show an open dashboard to others."""
+    if dashboard.one_time is not None and not is_loopback(host):
+        msg = (
+            f"Without auth the dashboard is served on this machine only, not on {host!r}. "
+            "Pass auth=BasicAuth({'name': 'password'}) to make_dashboard, or serve it on 127.0.0.1."
+        )
+        raise InvalidOption(msg)
+
+
+def address_of(dashboard: Dashboard, host: str, port: int) -> str:
+    """What to open in a browser."""
+    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{base}/" if dashboard.one_time is None else dashboard.one_time.address(base)

@@ -2,21 +2,98 @@
 
 Closed unless an auth lets somebody in. What changes something must be a POST of a page of ours. Nothing below it asks
 again who somebody is. Used by `dashboard` for each request.
+
+That a form was sent by a page of ours: a token in a cookie and in the form, and what the browser says of its origin.
+
+Browsers add the credentials of basic auth, and cookies, to whatever another site makes them send. So what changes
+something must come from the same origin, and must know what only our pages were given. No state on the server: any
+process may answer. Called by `guard`.
+
+The headers of every answer: what a browser may do with our pages, which is little.
+
+No script, style or picture but our own files; in no frame; no form to elsewhere; nothing kept by caches.
+Put on by `guard`.
 """
 
+import hmac
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from faststream_outbox._internal.dashboard import csrf
-from faststream_outbox._internal.dashboard.auth import Auth
-from faststream_outbox._internal.dashboard.headers import ALWAYS, NOT_KEPT
-from faststream_outbox._internal.dashboard.one_time import OneTimeToken
+from faststream_outbox._internal.dashboard.auth import Auth, OneTimeToken
+
+FIELD = "csrf"
+HEADER = "x-csrf-token"
+LENGTH = 43
+"""Characters of a token."""
+
+
+def new_token() -> str:
+    """Something that nobody guesses."""
+    return token_urlsafe(32)
+
+
+def is_token(text: str | None) -> bool:
+    """Whether a cookie has the form of a token."""
+    return text is not None and len(text) == LENGTH and text.isascii()
+
+
+def refusal(request: Request, cookie: str | None, given: str | None) -> str | None:
+    """Why a request that changes something is not heard; None if a page of ours sent it."""
+    if not _is_same_origin(request):
+        return "The browser says that another site sent this."
+    if cookie is None or given is None or not is_token(cookie):
+        return "The form has no token: load the page again, and allow its cookies."
+    if not hmac.compare_digest(cookie.encode(), given.encode("utf-8", "surrogatepass")):
+        return "The form's token is an old one: load the page again."
+    return None
+
+
+def _is_same_origin(request: Request) -> bool:
+    said = request.headers.get("sec-fetch-site")
+    if said is not None:
+        # Browsers compare themselves, also behind a proxy that changes the host.
+        return said == "same-origin"
+    origin = request.headers.get("origin")
+    if origin is None:
+        return False
+    return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != ""
+
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+ALWAYS: Mapping[str, str] = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+NOT_KEPT = "no-store"
+"""Pages may show bodies."""
+KEPT = "public, max-age=31536000, immutable"
+"""Of static files, whose addresses change with what is in them."""
+
 
 LARGEST_FORM = 1024 * 1024
 MOST_FIELDS = 2000
@@ -62,7 +139,7 @@ class Guard:
             headers = {} if challenge is None else {"www-authenticate": challenge}
             raise Refused(401, "Who are you?", "The dashboard is for those who were let in.", headers)
         cookie = request.cookies.get(cookie_name(CSRF, request))
-        token = cookie if cookie is not None and csrf.is_token(cookie) else csrf.new_token()
+        token = cookie if cookie is not None and is_token(cookie) else new_token()
         visitor = Visitor(user, token)
         if request.method == "POST":
             await self._hear(request, visitor, cookie)
@@ -105,8 +182,8 @@ class Guard:
             raise Refused(400, "Not a form", "It could not be read.") from None
         visitor.form = dict(pairs)
         visitor.selected = tuple(value for name, value in pairs if name == "id")
-        given = request.headers.get(csrf.HEADER) or visitor.form.get(csrf.FIELD)
-        why = csrf.refusal(request, cookie, given)
+        given = request.headers.get(HEADER) or visitor.form.get(FIELD)
+        why = refusal(request, cookie, given)
         if why is not None:
             raise Refused(403, "Not heard", why)
 

@@ -14,17 +14,14 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from faststream_outbox._internal.dashboard import assets, wording
-from faststream_outbox._internal.dashboard.actions import READING, Action
+from faststream_outbox._internal.dashboard import rendering
+from faststream_outbox._internal.dashboard.actions import READING, Action, Options
 from faststream_outbox._internal.dashboard.auth import name_of
-from faststream_outbox._internal.dashboard.csrf import FIELD
-from faststream_outbox._internal.dashboard.guard import FLASH, Visitor, cookie_name, root_of, set_cookie
+from faststream_outbox._internal.dashboard.guard import FIELD, FLASH, Visitor, cookie_name, root_of, set_cookie
 from faststream_outbox._internal.dashboard.monitor import Monitor
-from faststream_outbox._internal.dashboard.options import Options
 from faststream_outbox._internal.dashboard.rendering import render
 from faststream_outbox._internal.dashboard.replays import Replays
-from faststream_outbox._internal.dashboard.source import Source
-from faststream_outbox._internal.dashboard.trouble import describe
+from faststream_outbox._internal.dashboard.source import Source, describe
 
 T = TypeVar("T")
 
@@ -124,7 +121,7 @@ class Page:
             "may": {action.value for action in self.allowed},
             "is_read_only": not self.allowed - READING,
             "url": self.url,
-            "asset": lambda name: root_of(self.request) + assets.address(name),
+            "asset": lambda name: root_of(self.request) + rendering.address(name),
             "here": self.url(self.path or "/", **self._said()),
             "path": self.path,
             "now": datetime.now(UTC),
@@ -162,7 +159,7 @@ class Page:
         if not is_ours or not target.isprintable():
             target = f"{root}/"
         response = RedirectResponse(target, status_code=303)
-        text = json.dumps({"text": wording.visible(said[:LONGEST_FLASH]), "bad": is_bad})
+        text = json.dumps({"text": rendering.visible(said[:LONGEST_FLASH]), "bad": is_bad})
         set_cookie(response, self.request, FLASH, base64.urlsafe_b64encode(text.encode()).decode(), max_age=60)
         return response
 

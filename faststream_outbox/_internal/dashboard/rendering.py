@@ -1,12 +1,190 @@
-"""Templates: everything that they print is escaped, and what cannot be seen is written out. Used by `page`."""
+"""Templates: everything that they print is escaped, and what cannot be seen is written out. Used by `page`.
 
+Static files: those that were in the folder at the start, by their exact names, and nothing else.
+
+A path from outside is a key of a dictionary and never becomes a path on the disk. Their addresses carry a hash of what
+is in them, so that browsers may keep them for ever. Served by `dashboard`, addressed by templates.
+
+The points of a small line in a table, for an SVG: our pages have no style attributes. Pure.
+
+Numbers, times and names as people read them. Pure; the filters of the templates.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
 
-from faststream_outbox._internal.dashboard import wording
-from faststream_outbox._internal.dashboard.sparkline import sparkline
+from faststream_outbox._internal.dashboard.guard import KEPT
+
+PLACE = "/static/"
+TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file, as it is sent."""
+
+    content: bytes
+    media_type: str
+    version: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Every static file, by the path that it is served under."""
+    return dict(_found(resources.files("faststream_outbox._internal.dashboard").joinpath("static"), PLACE))
+
+
+def _found(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
+    found: list[tuple[str, Asset]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _found(entry, f"{prefix}{entry.name}/")
+        elif (media_type := TYPES.get(entry.name.rpartition(".")[2])) is not None:
+            content = entry.read_bytes()
+            found.append((prefix + entry.name, Asset(content, media_type, sha256(content).hexdigest()[:12])))
+    return found
+
+
+def address(name: str) -> str:
+    """The path of a file, with the version that it has now."""
+    path = PLACE + name
+    return f"{path}?v={assets()[path].version}"
+
+
+def answer(asset: Asset, request: Request) -> Response:
+    """The file, or that the browser has it already."""
+    headers = {"cache-control": KEPT, "etag": f'"{asset.version}"'}
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)
+
+
+WIDTH, HEIGHT = 120, 24
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """`points` of a polyline in a box of 120 by 24; empty where there is nothing to see."""
+    if len(values) < 2 or not any(values):
+        return ""
+    top = max(values)
+    step = WIDTH / (len(values) - 1)
+    return " ".join(
+        f"{place * step:.1f},{HEIGHT - 2 - value / top * (HEIGHT - 4):.1f}" for place, value in enumerate(values)
+    )
+
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+# Control characters, and those that turn the direction of the text around: a stranger's name could look like another.
+_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def visible(value: object) -> object:
+    """Text with its invisible characters written out; everything that a template prints goes through it."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+
+
+def number(value: float) -> str:
+    """12,345"""
+    return f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Something a second: 0.4, 12, 1,250."""
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if 0.05 <= value < 10 else f"{value:,.0f}"
+
+
+def counted(value: int, is_estimate: bool) -> str:
+    """A number that may be a lower bound: 10,000+."""
+    return f"{value:,}+" if is_estimate and value else f"{value:,}"
+
+
+def seconds(value: float) -> str:
+    """The two largest units of a time: 850 ms, 12 s, 4 min 10 s, 3 h 5 min, 2 d 4 h."""
+    if value <= 0:
+        return "0 s"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    whole = int(value)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    for large, small, names in ((_DAY, _HOUR, "dh"), (_HOUR, _MINUTE, ("h", "min")), (_MINUTE, 1, ("min", "s"))):
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large} {names[0]}" + (f" {rest} {names[1]}" if rest else "")
+    return f"{whole} s"
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago, or in how long."""
+    if moment is None:
+        return "never"
+    distance = (now - moment).total_seconds()
+    if abs(distance) < 1:
+        return "now"
+    said = seconds(abs(distance))
+    if _MINUTE <= abs(distance) < _HOUR:
+        # Seconds of minutes would only flicker.
+        said = said.partition(" min")[0] + " min"
+    return f"{said} ago" if distance > 0 else f"in {said}"
+
+
+def stamp(moment: datetime | None) -> str:
+    """2026-03-01 12:30:05 UTC"""
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def size(value: int) -> str:
+    """512 B, 4.1 kB, 2.0 MB"""
+    amount = float(value)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def plural(count: int, word: str, many: str | None = None) -> str:
+    """1 message, 2 messages"""
+    return f"{count:,} {word if count == 1 else many or word + 's'}"
+
+
+def anchor(*parts: object) -> str:
+    """An id of an element that is the same at the next poll, whatever strangers call their queues."""
+    return "x" + sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+FILTERS = {
+    "number": number,
+    "rate": rate,
+    "seconds": seconds,
+    "stamp": stamp,
+    "size": size,
+    "plural": plural,
+}
 
 
 @cache
@@ -16,15 +194,13 @@ def environment() -> Environment:
         loader=PackageLoader("faststream_outbox._internal.dashboard", "templates"),
         autoescape=True,
         auto_reload=False,
-        finalize=wording.visible,
+        finalize=visible,
         lstrip_blocks=True,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    made.filters.update(wording.FILTERS)
-    made.globals.update(
-        anchor=wording.anchor, counted=wording.counted, ago=wording.ago, plural=wording.plural, sparkline=sparkline
-    )
+    made.filters.update(FILTERS)
+    made.globals.update(anchor=anchor, counted=counted, ago=ago, plural=plural, sparkline=sparkline)
     return made
 
 

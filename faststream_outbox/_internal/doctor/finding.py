@@ -1,11 +1,31 @@
 """What a check found: how bad it is, what it costs, and the commands that repair it.
 
 Made by every check of the doctor; shown by the command line and the dashboard.
+
+From when on something is called old, many or full. Given to a `Doctor` by whoever wants to hear of it sooner.
+
+A check: its name, what it sees, which tables it needs, and what runs it.
+
+What it asks the server is a named statement, what it makes of the answer a pure function beside it. The page on the
+doctor has a row for each; a test holds it.
+
+What is examined: the tables, the connection to ask on, and what is known of the server. Made by `Doctor`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
+from faststream_outbox._internal.schema.compare import Difference
+from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
+from faststream_outbox._internal.schema.names import AnyNames, Names, quoted_name, schema_map_of
+from faststream_outbox._internal.sql.doctor_rows import ServerRow
+from faststream_outbox._internal.sql.statements import ShapeT, named, statements
+from faststream_outbox.errors import InvalidOption
 
 JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
 Severity = Literal["ok", "notice", "warning", "critical"]
@@ -43,3 +63,142 @@ def worst(findings: Sequence[Finding]) -> Severity:
         if severity in found:
             return severity
     return "ok"
+
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is below all of these is nobody's fault.
+
+    transaction_seconds: how long a transaction may be open; critical from twelve times that on.
+    kept_transactions: how many transactions may have begun since the oldest that a slot or a standby wants to see.
+    slot_seconds: how long nobody may use a replication slot.
+    kept_wal_bytes: how much WAL an unused slot may keep, whatever its age.
+    gap_seconds: how long a gap of the log may be open.
+    dead_rows: how many dead rows a table may have, and twice what autovacuum waits for.
+    frozen_age: how many transactions may have begun since the oldest in a table.
+    unused_index_rows: after how many inserted rows an index that was never read is mentioned.
+    connections: the share of the connections that may be taken; critical from nine tenths on.
+    notifications: the share of the queue of notifications that may be full; critical from half on.
+    clock_seconds: how far the clocks of this machine and of the server may be apart.
+    ready_seconds: how long a message may be due while nobody takes it, also behind one that failed.
+    dead_letters: how many messages of a queue may die in an hour.
+    group_seconds: how long a group may be silent.
+    pause_seconds: how long a pause may last.
+    """
+
+    transaction_seconds: float = 5 * MINUTE
+    kept_transactions: int = 100_000
+    slot_seconds: float = 5 * MINUTE
+    kept_wal_bytes: int = 2**30
+    gap_seconds: float = MINUTE
+    dead_rows: int = 10_000
+    frozen_age: int = 1_000_000_000
+    unused_index_rows: int = 100_000
+    connections: float = 0.75
+    notifications: float = 0.1
+    clock_seconds: float = 2.0
+    ready_seconds: float = 5 * MINUTE
+    dead_letters: int = 100
+    group_seconds: float = 3 * DAY
+    pause_seconds: float = DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The tables that there are."""
+
+    table: Table | None
+    dlq_table: Table | None
+    log_tables: LogTables | None
+    inbox_table: Table | None
+
+    @property
+    def all(self) -> Sequence[Table]:
+        """Every one of them."""
+        of_log = () if self.log_tables is None else self.log_tables.all
+        single = [table for table in (self.table, self.dlq_table, self.inbox_table) if table is not None]
+        return [*single, *of_log]
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """Everything that a check may look at."""
+
+    engine: AsyncEngine
+    """For whoever needs SQLAlchemy; apart from the application's."""
+    connection: DedicatedConnection
+    tables: Examined
+    limits: Limits
+    server: ServerRow
+    differences: list[Sequence[Difference] | Exception] = field(default_factory=list[Sequence[Difference] | Exception])
+    """What the first check of the schema found, or why it could not, for those that come later."""
+
+    async def ask(self, shape: type[ShapeT], file: str, name: str, **values: Any) -> list[ShapeT]:
+        """The rows of a statement of the doctor's."""
+        return named(shape, await self.fetch(file, name, values))
+
+    async def fetch(self, file: str, name: str, values: Mapping[str, Any]) -> Sequence[Row]:
+        """The same, as they come."""
+        return await self.connection.fetch(statements(file, self.names_of(file))[name], values)
+
+    def names_of(self, file: str) -> AnyNames:
+        """Whose tables the statements of a file name."""
+        if file == "doctor_log":
+            return self.log
+        if self.tables.table is not None:
+            return self.queue
+        # Statements about the server name no table.
+        return Names("", None, "") if self.tables.log_tables is None else self.log
+
+    @property
+    def queue(self) -> Names:
+        """Names of the queues' tables."""
+        if self.tables.table is None:
+            msg = "The doctor was given no table of queues: pass table=make_outbox_table(metadata)."
+            raise InvalidOption(msg)
+        return Names.of(self.tables.table, self.tables.dlq_table, schema_map_of(self.engine))
+
+    @property
+    def log(self) -> LogNames:
+        """Names of the log's tables."""
+        if self.tables.log_tables is None:
+            msg = "The doctor was given no log: pass log_tables=make_log_tables(metadata)."
+            raise InvalidOption(msg)
+        return LogNames.of(self.tables.log_tables, schema_map_of(self.engine))
+
+    @property
+    def names(self) -> list[str]:
+        """Every table as SQL."""
+        return [quoted_name(table, schema_map_of(self.engine)) for table in self.tables.all]
+
+    def name(self, table: Table) -> str:
+        """A table as SQL."""
+        return quoted_name(table, schema_map_of(self.engine))
+
+
+Part = Literal["queue", "dead", "log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question about the system."""
+
+    name: str
+    sees: str
+    """What it finds, as the page says it."""
+    healthy: str
+    """The title where there is nothing wrong."""
+    run: Callable[[Patient], Awaitable[Sequence[Finding]]]
+    needs: tuple[Part, ...] = ()
+
+    def applies(self, tables: Examined) -> bool:
+        """Whether the tables are there that it is about."""
+        there = {"queue": tables.table, "dead": tables.dlq_table, "log": tables.log_tables}
+        return all(there[part] is not None for part in self.needs)
+
+    def fine(self) -> Finding:
+        """Nothing is wrong."""
+        return Finding(self.name, "ok", self.healthy, "", "", None)

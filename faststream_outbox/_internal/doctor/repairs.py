@@ -7,8 +7,8 @@ checks.
 
 from collections.abc import Sequence
 
-from faststream_outbox._internal.schema.line import one_line
 from faststream_outbox._internal.schema.names import quoted
+from faststream_outbox._internal.text import one_line
 
 
 def literal(text: str) -> str:

@@ -1,6 +1,10 @@
 """The tables as the database has them: what differs from what is needed, indexes, and tables that a crash empties.
 
 What is needed and how it is repaired is known to `schema.check`; this sorts what it says by subject.
+
+Sequences that lie behind the numbers that are there, as after a restore or a copy that did not carry them.
+
+The parts of a partitioned log: rows where no part was made for them.
 """
 
 import asyncio
@@ -8,10 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.check import Check
-from faststream_outbox._internal.doctor.finding import JSON, Finding, Severity
-from faststream_outbox._internal.doctor.patient import Examined, Patient
-from faststream_outbox._internal.doctor.spoken import counted, quote, size
+from faststream_outbox._internal.doctor.finding import JSON, Check, Examined, Finding, Patient, Severity
 from faststream_outbox._internal.schema.check import (
     find_differences,
     find_inbox_differences,
@@ -19,7 +20,8 @@ from faststream_outbox._internal.schema.check import (
     printed,
 )
 from faststream_outbox._internal.schema.compare import Difference
-from faststream_outbox._internal.sql.doctor_rows import IndexRow, RelationRow
+from faststream_outbox._internal.sql.doctor_rows import DrawnRow, IndexRow, RelationRow
+from faststream_outbox._internal.text import counted, quote, size
 
 COST = "Statements that need it fail: messages are not published or not handled."
 INDEX_COST = "Statements read whole tables in its place, slower with every message."
@@ -169,3 +171,130 @@ INDEXES = Check(
     _indexes,
 )
 UNLOGGED = Check("unlogged", "tables that a crash empties", "All tables survive a crash", _unlogged)
+
+
+SEQUENCE_COST = "Publishing fails with a duplicate key until so many numbers were drawn in vain."
+LOG_COST = "Publishing to topics fails, or messages get numbers that readers have passed."
+
+
+async def _ids(patient: Patient) -> Sequence[Finding]:
+    table = patient.queue.table
+    rows = await patient.ask(DrawnRow, "doctor_queue", "ids", table=table)
+    return list(judge_ids("ids", rows, table, patient.server.role))
+
+
+async def _dead_ids(patient: Patient) -> Sequence[Finding]:
+    table = patient.queue.places()["dead"]
+    rows = await patient.ask(DrawnRow, "doctor_queue", "dead_ids", table=table)
+    return list(judge_ids("dead_ids", rows, table, patient.server.role))
+
+
+async def _positions(patient: Patient) -> Sequence[Finding]:
+    return list(judge_positions(await patient.ask(DrawnRow, "doctor_log", "numbers"), patient.server.role))
+
+
+def judge_ids(check: str, rows: Sequence[DrawnRow], table: str, role: str) -> Iterator[Finding]:
+    """Whether ids would be drawn again that are there."""
+    for row in rows:
+        # A column without a sequence of its own is a difference of the schema.
+        if row.sequence is None:
+            continue
+        if not row.may_read:
+            yield _hidden(check, row.sequence, role)
+        elif (row.highest or 0) > (row.drawn or 0):
+            yield _behind(check, row, f"ids of {table}", SEQUENCE_COST, repairs.advance_sequence(row.sequence, table))
+
+
+def judge_positions(rows: Sequence[DrawnRow], role: str) -> Iterator[Finding]:
+    """Whether positions would be drawn again. What was numbered meanwhile has to be found too: setval will not do."""
+    for row in rows:
+        if row.sequence is None:
+            continue
+        if not row.may_read:
+            yield _hidden("positions", row.sequence, role)
+        elif (row.highest or 0) > (row.drawn or 0):
+            yield _behind("positions", row, "positions of the log", LOG_COST, repairs.repair_log())
+
+
+def _behind(check: str, row: DrawnRow, what: str, cost: str, repair: str) -> Finding:
+    title = f"{row.sequence} lies behind the {what}"
+    detail = f"The last number drawn is {row.drawn}, the highest there is {row.highest}."
+    return Finding(check, "critical", title, detail, cost, repair, row._asdict())
+
+
+def _hidden(check: str, sequence: str, role: str) -> Finding:
+    title = f"{role} may not read the sequence {sequence}"
+    cost = "A sequence that lies behind after a restore is noticed by publishers first."
+    repair = repairs.grant_sequence(sequence, role)
+    return Finding(check, "notice", title, "", cost, repair, {"sequence": sequence, "role": role})
+
+
+IDS = Check(
+    "ids",
+    "a queue's sequence behind the ids that are there, as after a restore",
+    "No id of a message is drawn twice",
+    _ids,
+    needs=("queue",),
+)
+DEAD_IDS = Check(
+    "dead_ids",
+    "the same for dead letters",
+    "No id of a dead letter is drawn twice",
+    _dead_ids,
+    needs=("queue", "dead"),
+)
+POSITIONS = Check(
+    "positions",
+    "a log's sequence behind the positions that are there, as after a copy",
+    "No position is drawn twice",
+    _positions,
+    needs=("log",),
+)
+
+
+USUAL_SIZE = 1_000_000
+"""Positions of a part where there is none to go by."""
+_RANGE = re.compile(r"FROM \('?(\d+)'?\) TO \('?(\d+)'?\)")
+
+
+async def _partitions(patient: Patient) -> Sequence[Finding]:
+    rows = await patient.ask(RelationRow, "doctor", "relations", tables=patient.names)
+    return list(judge_partitions(rows))
+
+
+def judge_partitions(rows: Sequence[RelationRow]) -> Iterator[Finding]:
+    """A DEFAULT partition, and rows in the rest, which lies behind the last part."""
+    sizes = [int(found[2]) - int(found[1]) for row in rows if (found := _RANGE.search(row.bound or ""))]
+    for row in rows:
+        if row.parent is None or row.bound is None:
+            continue
+        rows_there = max(row.live_rows, row.estimated_rows)
+        has_rows = rows_there > 0 or row.bytes > 0
+        facts: dict[str, JSON] = {"partition": row.name, "log": row.parent, "rows": rows_there}
+        if row.bound == "DEFAULT":
+            title = f"{row.name} is a DEFAULT partition of {row.parent}" + (" with rows" if has_rows else "")
+            detail = (
+                "The library makes none: behind its last part lies the rest, which has no end. Should a row have no "
+                "place there, the commands change nothing: make its part first."
+            )
+            cost = "Beside it no part can be detached concurrently: retention cannot drop old ones."
+            repair = repairs.empty_default(row.parent, row.name)
+            yield Finding("partitions", "warning", title, detail, cost, repair, facts)
+        elif row.bound.endswith("TO (MAXVALUE)") and has_rows:
+            title = f"{row.name}, the rest behind the last part, has about {counted(rows_there, 'row')}"
+            detail = (
+                "Nobody made parts ahead of the numbers: Retention(messages=…) does it by itself, in a process whose "
+                "role owns the log. The command cuts the rest where the numbers are now."
+            )
+            cost = "What is there is one part, however large, and is dropped only as a whole."
+            repair = repairs.make_partitions(max(sizes, default=USUAL_SIZE))
+            yield Finding("partitions", "notice", title, detail, cost, repair, facts)
+
+
+PARTITIONS = Check(
+    "partitions",
+    "rows of a partitioned log in the rest behind its parts, or in a DEFAULT partition",
+    "Every message is in a part of its own",
+    _partitions,
+    needs=("log",),
+)

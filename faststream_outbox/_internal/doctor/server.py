@@ -1,15 +1,24 @@
-"""The server itself: what it is, what this role may see, whether what it promises holds, and its clock."""
+"""The server itself: what it is, what this role may see, whether what it promises holds, and its clock.
 
-from collections.abc import Iterator, Sequence
+Connections: whether there are enough, which of them only hold locks, and what stands between us and the server.
+
+Who of ours is connected, by the names that connections give themselves. Used by checks of queues and wake-ups.
+
+Wake-ups: whether anybody listens, and whether the server's queue of notifications fills up.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 
+from faststream_outbox._internal.connections.identity import ConnectionName, parse_name
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.check import Check
-from faststream_outbox._internal.doctor.finding import JSON, Finding
-from faststream_outbox._internal.doctor.patient import Patient
-from faststream_outbox._internal.doctor.spoken import duration
-from faststream_outbox._internal.sql.doctor_rows import ServerRow, SettingRow
-from faststream_outbox._internal.sql.rows import column
+from faststream_outbox._internal.doctor.finding import JSON, Check, Finding, Limits, Patient, Severity
+from faststream_outbox._internal.doctor.vacuum import described
+from faststream_outbox._internal.sql.doctor_rows import BudgetRow, NotificationsRow, ServerRow, SessionRow, SettingRow
+from faststream_outbox._internal.sql.overview_rows import ConnectionRow
+from faststream_outbox._internal.sql.statements import column, statements
+from faststream_outbox._internal.text import counted, duration
 
 OLDEST = 150_000
 """PostgreSQL 15, as `server_version_num`."""
@@ -109,3 +118,202 @@ DURABILITY = Check(
     _durability,
 )
 CLOCK = Check("clock", "clocks of this machine and the server apart", "The clocks agree", _clock)
+
+
+WORKING = frozenset({"claim", "scan", "settle", "listen", "read", "tick"})
+"""What connections of workers do; whoever only asks or publishes is no worker."""
+
+
+class Workers(NamedTuple):
+    """Processes with workers that are connected to this database."""
+
+    connections: int
+    processes: int
+    listeners: int
+
+
+def counted_workers(names: Iterable[ConnectionName]) -> Workers:
+    """The workers among connections of ours; pure."""
+    working = [name for name in names if name.role in WORKING]
+    processes = {name.worker_id for name in working}
+    return Workers(len(working), len(processes), sum(name.role == "listen" for name in working))
+
+
+async def connected(patient: Patient) -> list[ConnectionName]:
+    """Every connection of ours to this database."""
+    rows = await patient.ask(ConnectionRow, "overview", "connections")
+    return [name for row in rows if (name := parse_name(row.application_name)) is not None]
+
+
+async def workers(patient: Patient) -> Workers:
+    """The processes with workers."""
+    return counted_workers(await connected(patient))
+
+
+FULL = 0.9
+TURNS = 3
+"""How often two connections ask for their server process in turn."""
+
+Between = Literal["nothing", "sessions", "transactions"]
+
+
+async def _connections(patient: Patient) -> Sequence[Finding]:
+    (row,) = await patient.ask(BudgetRow, "doctor", "budget")
+    ours = len(await connected(patient))
+    return list(judge_connections(row, ours, patient.server, patient.limits))
+
+
+def judge_connections(row: BudgetRow, ours: int, server: ServerRow, limits: Limits) -> Iterator[Finding]:
+    """Whether connections run out, of the server or of the database."""
+    facts: dict[str, JSON] = {**row._asdict(), "ours": ours}
+    detail = (
+        f"{row.used:,} are in use, of these {row.idle:,} idle and {ours:,} of this library; "
+        f"{row.reserved:,} of {row.most:,} are reserved. A pooler between applications and the server needs fewer."
+    )
+    cost = "Whoever connects next may be refused: publishers, and workers that reconnect."
+    free = max(row.most - row.reserved, 1)
+    if row.used >= limits.connections * free:
+        title = f"{row.used:,} of {free:,} connections of the server are taken"
+        severity: Severity = "critical" if row.used >= FULL * free else "warning"
+        yield Finding("connections", severity, title, detail, cost, repairs.raise_connections(2 * row.most), facts)
+    most = row.most_of_database
+    if most >= 0 and row.of_database >= limits.connections * most:
+        title = f"{row.of_database:,} of {most:,} connections of the database are taken"
+        severity = "critical" if row.of_database >= FULL * most else "warning"
+        repair = repairs.raise_connections_of_database(server.database, 2 * max(most, 5))
+        yield Finding("connections", severity, title, detail, cost, repair, facts)
+
+
+async def _idle(patient: Patient) -> Sequence[Finding]:
+    limit = patient.limits.transaction_seconds
+    return list(judge_idle(await patient.ask(SessionRow, "doctor", "idle_in_transaction", seconds=limit)))
+
+
+def judge_idle(rows: Sequence[SessionRow]) -> Iterator[Finding]:
+    """Sessions that do nothing in a transaction; those that also keep dead rows are of the check transactions."""
+    for row in rows:
+        title = f"Session {row.pid} does nothing in a transaction for {duration(row.seconds)}"
+        detail = described(row.role, row.application, row.state, row.query)
+        cost = "It holds its locks and a connection: a migration waits for it, and everybody else for the migration."
+        facts: dict[str, JSON] = {**row._asdict(), "seconds": round(row.seconds, 1)}
+        yield Finding("idle", "notice", title, detail, cost, repairs.terminate([row.pid]), facts)
+
+
+async def _pooler(patient: Patient) -> Sequence[Finding]:
+    processes = await workers(patient)
+    return list(judge_pooler(await between(patient), processes))
+
+
+async def between(patient: Patient) -> Between:
+    """What stands between us and the server: a pooler that lends for a transaction gives two clients the same process.
+
+    It may not do so in these few turns where it has much to do. Then it is taken for one that lends for a session.
+    """
+    await patient.connection.open()
+    if not patient.connection.pooled:
+        return "nothing"
+    asked = statements("doctor", patient.names_of("doctor"))["backend"]
+    other = patient.connection.sibling()
+    ours, theirs = set[int](), set[int]()
+    try:
+        for _ in range(TURNS):
+            ours.update(column(await patient.connection.fetch(asked, {})))
+            theirs.update(column(await other.fetch(asked, {})))
+    except TimeoutError:
+        # It lends one connection at a time, and we have it: as long as our session lasts.
+        return "sessions"
+    finally:
+        await other.close()
+    return "transactions" if ours & theirs or len(ours) > 1 or len(theirs) > 1 else "sessions"
+
+
+def judge_pooler(found: Between, processes: Workers) -> Iterator[Finding]:
+    """Whether LISTEN works at the address that the engine has."""
+    if found != "transactions":
+        return
+    title = "A pooler in transaction mode stands between this engine and the server"
+    detail = (
+        "It accepts LISTEN and delivers nothing. Workers with this engine need listen_dsn, an address past the pooler, "
+        "or listen=False. A listener says so itself: the event ListenerDeaf."
+    )
+    cost = "Messages of other processes are found by watching, after 10 to 100 milliseconds instead of a few."
+    severity: Severity = "notice" if processes.listeners else "warning"
+    facts: dict[str, JSON] = {"listeners": processes.listeners, "processes": processes.processes}
+    yield Finding("pooler", severity, title, detail, cost, repairs.listen_past_pooler(), facts)
+
+
+CONNECTIONS = Check(
+    "connections",
+    "connections that run out, of the server or of the database",
+    "There are connections left",
+    _connections,
+)
+IDLE = Check(
+    "idle", "sessions that do nothing in a transaction and hold locks", "No session is idle in a transaction", _idle
+)
+POOLER = Check(
+    "pooler",
+    "a pooler in transaction mode, through which LISTEN hears nothing",
+    "No pooler keeps LISTEN from hearing",
+    _pooler,
+)
+
+
+HALF = 0.5
+
+
+async def _listener(patient: Patient) -> Sequence[Finding]:
+    return list(judge_listener(await workers(patient)))
+
+
+def judge_listener(row: Workers) -> Iterator[Finding]:
+    """Whether processes of ours are connected and none of them listens; where there are none, nobody has to."""
+    if not row.processes or row.listeners:
+        return
+    detail = (
+        "The server does not say who listens to what, so this goes by the names that connections give themselves: "
+        "'outbox <worker> listen <host>/<pid>'. Either workers were given listen=False, or their listener does not "
+        "come through: its events are ListenerLost and ListenerDeaf."
+    )
+    title = f"{counted(row.processes, 'process', 'processes')} of ours, and none of them listens"
+    cost = "Messages of other processes are found by watching, after 10 to 100 milliseconds instead of a few."
+    yield Finding("listener", "notice", title, detail, cost, None, row._asdict())
+
+
+async def _notifications(patient: Patient) -> Sequence[Finding]:
+    if patient.server.is_standby:
+        return []
+    rows = await patient.ask(NotificationsRow, "doctor", "notifications")
+    return list(judge_notifications(rows, patient.limits))
+
+
+def judge_notifications(rows: Sequence[NotificationsRow], limits: Limits) -> Iterator[Finding]:
+    """Whether somebody who listens keeps the queue of notifications from being emptied."""
+    share = rows[0].share
+    if share < limits.notifications:
+        return
+    suspects = [row for row in rows if row.pid is not None]
+    lines = [
+        f"session {row.pid}, in a transaction for {duration(row.seconds or 0)}: "
+        f"{described(row.role, row.application, row.state, row.query)}"
+        for row in suspects
+    ]
+    detail = (
+        "A session that has called LISTEN is in a transaction, and takes nothing until that ends. The server's log "
+        "names it once the queue is half full. Open for the longest time:\n" + "\n".join(lines)
+    )
+    cost = "When it is full, every COMMIT of a transaction with a NOTIFY fails, in all databases of the server."
+    repair = repairs.terminate([row.pid for row in suspects[:1] if row.pid is not None]) or None
+    title = f"The queue of notifications is {share:.0%} full"
+    severity: Severity = "critical" if share >= HALF else "warning"
+    facts: dict[str, JSON] = {"share": round(share, 4), "pids": [row.pid for row in suspects]}
+    yield Finding("notifications", severity, title, detail, cost, repair, facts)
+
+
+LISTENER = Check("listener", "processes of ours of which none listens", "Whoever works here listens", _listener)
+NOTIFICATIONS = Check(
+    "notifications",
+    "a queue of notifications that fills up, and the transactions that are open the longest",
+    "The queue of notifications is nearly empty",
+    _notifications,
+)

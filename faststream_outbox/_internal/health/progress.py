@@ -3,15 +3,72 @@
 A loop hangs if it has neither moved on nor said that it rests for longer than a step of it can take. A handler that
 runs for hours is none of that, nor is a paused queue, nor a database that is away: the loops go on trying. Only reads;
 called by `health`.
+
+What there is to look at: the clients of both engines, and the relays. Brokers, clients and `Outbox` have some.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from time import monotonic
+from typing import Any, Protocol
 
-from faststream_outbox._internal.health.parts import Parts
+from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.log.client import LogClient
+from faststream_outbox._internal.log.outbox import Outbox
+from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.worker import MOST_UNSETTLED
+from faststream_outbox._internal.service import Service
 from faststream_outbox._internal.wakeup.listener import Listener
+from faststream_outbox.errors import InvalidOptionType
+
+
+class RelayLike(Protocol):
+    """As much of a relay as is looked at."""
+
+    name: str
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether a broker that it sends to does not answer, or was not started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one process runs. `relays` are those of a broker."""
+
+    client: OutboxClient | None = None
+    log: LogClient | None = None
+    relays: Callable[[], Sequence[RelayLike]] = tuple
+
+    @property
+    def connections(self) -> Iterator[DedicatedConnection]:
+        """Connections of the loops."""
+        for part in (self.client, self.log):
+            if part is not None:
+                yield from part.connections
+
+    @property
+    def services(self) -> Iterator[Service]:
+        """Loops that should run now."""
+        if self.client is not None and self.client.workers:
+            yield from self.client.services
+        if self.log is not None and self.log.members:
+            yield from self.log.services
+
+
+def parts_of(source: Any) -> Parts:
+    """The parts of an `OutboxClient`, a `LogClient` or an `Outbox`."""
+    if isinstance(source, OutboxClient):
+        return Parts(client=source)
+    if isinstance(source, LogClient):
+        return Parts(log=source)
+    if isinstance(source, Outbox):
+        return Parts(log=source.client)
+    msg = f"Ask for the health of a broker, an OutboxClient or an Outbox, not of {type(source).__name__}."
+    raise InvalidOptionType(msg)
+
 
 GRACE_SECONDS = 10.0
 """What fails for less than this comes and goes, as during a restart of the server."""

@@ -14,15 +14,14 @@ from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.connections.apart import engine_apart
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.connections.opening import connected
+from faststream_outbox._internal.connections.opening import connected, engine_apart
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.health.parts import Parts
+from faststream_outbox._internal.health.progress import Parts
 from faststream_outbox._internal.schema.check import find_differences, find_log_differences
 from faststream_outbox._internal.schema.compare import Difference
 from faststream_outbox._internal.schema.log_tables import LogTables
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import OutboxError
 
 FRESH_SECONDS = 2.0

@@ -15,6 +15,7 @@ from faststream_outbox._internal.options import checked_flag
 if TYPE_CHECKING:
     from faststream import BaseMiddleware, ContextRepo
 
+
 CallT = TypeVar("CallT", bound=Callable[..., Any])
 
 

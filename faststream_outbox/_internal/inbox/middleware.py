@@ -4,26 +4,139 @@ The transaction begins when a message was parsed and ends after what its handler
 publisher of the outbox is part of it and a failing publisher undoes it; where the answer is kept, it ends before, so
 that nobody hears of what is not committed. FastStream acknowledges after that: its own middleware is the outermost.
 Made by `Inbox.middleware`, one for each message.
+
+Acknowledgements that a handler makes by hand: remembered, and carried out after the commit.
+
+An ack that is sent before the commit is a message lost, should the process die between the two. FastStream's own
+acknowledgement comes last anyway. Used by the middleware and by `once`.
+
+Troubles that are nobody's fault but the database's: the message comes again, whatever its subscriber's policy says.
+
+A policy such as REJECT_ON_ERROR speaks of messages that cannot be handled. A connection that broke, a server that
+restarts or a transaction that was in another's way says nothing about the message. Used by the middleware and by
+`once`.
+
+From what a handler returned to an answer that can be kept, and from there to a response that FastStream publishes.
+
+The first answer takes the same way as its repetitions, so that both are the same bytes. Used by the middleware and by
+`once`.
 """
 
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from faststream import BaseMiddleware, ContextRepo
-from faststream.exceptions import AckMessage
-from faststream.message import StreamMessage
-from faststream.response import PublishCommand
+from faststream import AckPolicy, BaseMiddleware, ContextRepo
+from faststream.exceptions import AckMessage, NackMessage
+from faststream.message import StreamMessage, encode_message
+from faststream.response import PublishCommand, Response, ensure_response
 from faststream.types import AsyncFunc
+from sqlalchemy.exc import DBAPIError, InterfaceError, TimeoutError
 
-from faststream_outbox._internal.inbox.acknowledging import Acknowledging, is_manual
-from faststream_outbox._internal.inbox.examine import examine
-from faststream_outbox._internal.inbox.identity import broker_family, key_of
+from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.rights import sqlstate_of
+from faststream_outbox._internal.inbox.examine import broker_family, examine, key_of
+from faststream_outbox._internal.inbox.receipt import SESSION, Answer
 from faststream_outbox._internal.inbox.receiver import Receiver
 from faststream_outbox._internal.inbox.receiving import Receiving
-from faststream_outbox._internal.inbox.replay import answer_of, response_of
-from faststream_outbox._internal.inbox.session import SESSION
-from faststream_outbox._internal.inbox.trouble import is_transient, put_off
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import BeingHandled, InvalidOption
+
+_WAYS = ("ack", "nack", "reject")
+
+
+class Acknowledging:
+    """Stands between a handler and its message's `ack`, `nack` and `reject`."""
+
+    def __init__(self, message: StreamMessage[Any]) -> None:
+        self._message = message
+        self._decision: tuple[str, tuple[Any, ...], dict[str, Any]] | None = None
+        for way in _WAYS:
+            setattr(message, way, self._remember(way))
+
+    def _remember(self, way: str) -> Callable[..., Awaitable[None]]:
+        async def remember(*args: Any, **kwargs: Any) -> None:
+            if self._decision is None:
+                self._decision = (way, args, kwargs)
+
+        return remember
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the handler has decided that its message is not done."""
+        return self._decision is not None and self._decision[0] != "ack"
+
+    def restore(self) -> None:
+        """Give the message its own ways back."""
+        for way in _WAYS:
+            self._message.__dict__.pop(way, None)
+
+    async def carry_out(self, *, is_committed: bool) -> None:
+        """Do what the handler decided; an ack only if the effects were committed."""
+        if self._decision is not None and (is_committed or self.is_refused):
+            way, args, kwargs = self._decision
+            await getattr(self._message, way)(*args, **kwargs)
+
+
+def is_manual(subscriber: Any) -> bool:
+    """Whether nobody but the handler acknowledges."""
+    return getattr(subscriber, "ack_policy", None) is AckPolicy.MANUAL
+
+
+PAUSE_SECONDS = 0.5
+"""How long, on average, a message is held before it goes back: most brokers would bring it again at once."""
+_TRANSIENT = ("08", "53", "40001", "40P01", "55P03", "57P0", "25006")
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether trying again may help: connections, resources, conflicts, locks, shutdowns."""
+    if isinstance(error, BeingHandled | TimeoutError):
+        # SQLAlchemy's own: the pool had no connection in time.
+        return True
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError | PermissionError):
+        return isinstance(error, ConnectionError)
+    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, InterfaceError)):
+        return True
+    state = sqlstate_of(error)
+    return state is not None and state.startswith(_TRANSIENT)
+
+
+class ComesAgain(NackMessage):
+    """The message goes back to its broker; raised to FastStream, never to a handler."""
+
+
+async def put_off(inbox: Receiver, error: BaseException) -> ComesAgain:
+    """What to raise for a transient error, after a pause."""
+    if not isinstance(error, BeingHandled):
+        inbox.events.emit(events.ConnectionLost("inbox", error))
+    await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))
+    return ComesAgain()
+
+
+CONTENT_TYPE = "content-type"
+
+
+def answer_of(result: Any, subscriber: Any) -> Answer:
+    """What a handler returned, encoded as its broker's publishers would do it."""
+    response = ensure_response(result)
+    serializer = subscriber._outer_config.fd_config._serializer
+    body, content_type = encode_message(response.body, serializer)
+    given: Any = response.headers.get(CONTENT_TYPE) or getattr(response, "message_options", {}).get("content_type")
+    return Answer(body, given or content_type, response.headers)
+
+
+def response_of(answer: Answer, message: StreamMessage[Any]) -> Response:
+    """The response that publishes an answer in the way of the message's broker."""
+    headers = dict(answer.headers)
+    if broker_family(message) == "rabbit":
+        from faststream.rabbit import RabbitResponse
+
+        return RabbitResponse(answer.body, headers=headers, content_type=answer.content_type)
+    if answer.content_type is not None:
+        headers[CONTENT_TYPE] = answer.content_type
+    return Response(answer.body, headers=headers)
+
 
 RECEIVING = "inbox_receiving"
 """Where FastStream's context has the inbox and the raw message that it is about."""

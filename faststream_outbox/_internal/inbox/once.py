@@ -13,14 +13,19 @@ from typing import Annotated, Any, get_args, get_type_hints
 from faststream.context import Context, ContextRepo
 from faststream.message import StreamMessage
 
-from faststream_outbox._internal.inbox.acknowledging import Acknowledging, is_manual
-from faststream_outbox._internal.inbox.examine import examine
-from faststream_outbox._internal.inbox.identity import key_of
-from faststream_outbox._internal.inbox.middleware import Skipped, is_received
+from faststream_outbox._internal.inbox.examine import examine, key_of
+from faststream_outbox._internal.inbox.middleware import (
+    Acknowledging,
+    Skipped,
+    answer_of,
+    is_manual,
+    is_received,
+    is_transient,
+    put_off,
+    response_of,
+)
+from faststream_outbox._internal.inbox.receipt import SESSION
 from faststream_outbox._internal.inbox.receiver import Receiver
-from faststream_outbox._internal.inbox.replay import answer_of, response_of
-from faststream_outbox._internal.inbox.session import SESSION
-from faststream_outbox._internal.inbox.trouble import is_transient, put_off
 from faststream_outbox.errors import InvalidOptionType
 
 CONTEXT = "inbox_context"

@@ -16,25 +16,25 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.event_log import write_event_log
-from faststream_outbox._internal.inbox.key import Key
-from faststream_outbox._internal.inbox.options import (
+from faststream_outbox._internal.inbox.receipt import (
     KEEP,
+    Key,
     OfMessage,
     OnConcurrent,
+    Receipt,
     check_engine,
     check_function,
     checked_consumer,
     checked_keep,
 )
-from faststream_outbox._internal.inbox.receipt import Receipt
+from faststream_outbox._internal.inbox.receipts import Upkeep
 from faststream_outbox._internal.inbox.receiving import Receiving
-from faststream_outbox._internal.inbox.upkeep import Upkeep
 from faststream_outbox._internal.options import check_choice, checked_flag
 from faststream_outbox._internal.schema.check import validate_inbox_schema
 from faststream_outbox._internal.schema.given import check_inbox
 from faststream_outbox._internal.schema.names import Names, schema_map_of
 from faststream_outbox._internal.service import Service
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 
 logger = logging.getLogger("faststream_outbox")
 

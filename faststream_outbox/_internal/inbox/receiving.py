@@ -12,18 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection, end
-from faststream_outbox._internal.connections.isolation import BEGINNINGS, is_conflict
-from faststream_outbox._internal.inbox.answer import Answer
-from faststream_outbox._internal.inbox.key import Key
-from faststream_outbox._internal.inbox.session import BROKEN, ROLLED_BACK, Guard
+from faststream_outbox._internal.connections.transactions import BEGINNINGS, Fate, commit, is_conflict
+from faststream_outbox._internal.inbox.receipt import BROKEN, ROLLED_BACK, Answer, Guard, Key
 from faststream_outbox._internal.service import unbroken
 from faststream_outbox._internal.sql.inbox_rows import Kept, Turn
-from faststream_outbox._internal.sql.rows import column, named
-from faststream_outbox._internal.uncertain import Fate, commit
+from faststream_outbox._internal.sql.statements import column, named
 from faststream_outbox.errors import BeingHandled, InvalidOption, TransactionEnded
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.inbox.receiver import Receiver
+
 
 AUTOCOMMIT = (
     "The engine commits each statement by itself (AUTOCOMMIT), so that a receipt and a handler's writes would not be "

@@ -16,23 +16,30 @@ from sqlalchemy.orm import Session
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection_sync, end
-from faststream_outbox._internal.connections.isolation import BEGINNINGS, is_conflict
 from faststream_outbox._internal.connections.rights import sqlstate_of
+from faststream_outbox._internal.connections.transactions import BEGINNINGS, LONGEST_PAUSE, is_answered, is_conflict
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.event_log import write_event_log
-from faststream_outbox._internal.inbox.answer import Answer
-from faststream_outbox._internal.inbox.key import Key
-from faststream_outbox._internal.inbox.options import KEEP, OnConcurrent, check_engine, checked_consumer, checked_keep
-from faststream_outbox._internal.inbox.receipt import SyncReceipt
+from faststream_outbox._internal.inbox.receipt import (
+    BROKEN,
+    KEEP,
+    ROLLED_BACK,
+    Answer,
+    Guard,
+    Key,
+    OnConcurrent,
+    SyncReceipt,
+    check_engine,
+    checked_consumer,
+    checked_keep,
+)
+from faststream_outbox._internal.inbox.receipts import SLICE, slice_values
 from faststream_outbox._internal.inbox.receiving import AUTOCOMMIT, IN_FAILED_TRANSACTION
-from faststream_outbox._internal.inbox.session import BROKEN, ROLLED_BACK, Guard
-from faststream_outbox._internal.inbox.upkeep import SLICE, slice_values
 from faststream_outbox._internal.options import check_choice
 from faststream_outbox._internal.schema.given import check_inbox
 from faststream_outbox._internal.service import pause_after
 from faststream_outbox._internal.sql.inbox_rows import Cleaned, Kept, Turn
-from faststream_outbox._internal.sql.rows import column, named
-from faststream_outbox._internal.uncertain import LONGEST_PAUSE, is_answered
+from faststream_outbox._internal.sql.statements import column, named
 from faststream_outbox.errors import BeingHandled, InvalidOption, TransactionEnded
 
 logger = logging.getLogger("faststream_outbox")

@@ -25,9 +25,8 @@ from faststream_outbox._internal.connections.caller import (
 from faststream_outbox._internal.envelope import MAX_BODY_BYTES, size_of
 from faststream_outbox._internal.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
-from faststream_outbox._internal.sql import Statement, Statements, statements
 from faststream_outbox._internal.sql.log_rows import Appended, AppendedWhole
-from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.sql.statements import Statement, Statements, column, named, statements
 from faststream_outbox._internal.wakeup.after_commit import call_after_commit, tell_after_commit
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.errors import (

@@ -18,28 +18,28 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import Identity, Role, worker_id_of
-from faststream_outbox._internal.connections.isolation import Isolation
-from faststream_outbox._internal.events import Events, checked_events
+from faststream_outbox._internal.connections.transactions import Isolation
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.events.emitter import checked_events
 from faststream_outbox._internal.events.event_log import Log, write_event_log
+from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.janitor import Retention
-from faststream_outbox._internal.log.admin.upkeep import Upkeep
-from faststream_outbox._internal.log.channel import Channel
+from faststream_outbox._internal.log.admin.retention import Upkeep
 from faststream_outbox._internal.log.fetcher import Fetcher
 from faststream_outbox._internal.log.member import Member
 from faststream_outbox._internal.log.options import Start
 from faststream_outbox._internal.log.ordering.sequencer import Sequencer, Ticker
 from faststream_outbox._internal.log.ordering.timeline import Timeline
 from faststream_outbox._internal.log.renewer import Renewing, beat
-from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, changed
+from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, Channel, changed
 from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.spans import BEGINNING, Cursor
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor
 from faststream_outbox._internal.log.tail import Tail
-from faststream_outbox._internal.outage import Outage
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import schema_map_of
 from faststream_outbox._internal.service import Pulse, Service, pause_after, retrying
-from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox._internal.wakeup.listener import Listener, listening
 from faststream_outbox.errors import WrongEventLoop

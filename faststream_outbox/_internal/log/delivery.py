@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox._internal.connections.caller import AnySession
 from faststream_outbox._internal.envelope import read_headers
 from faststream_outbox._internal.log.message import UNREADABLE, OutboxMessage, read_payload, shown_payload
-from faststream_outbox._internal.log.sharing.slots import key_of
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor, key_of
 from faststream_outbox._internal.outcomes.outcome import DONE, Dead, Outcome, Retry
 from faststream_outbox._internal.sql.log_rows import ReadMessage, WaitingMessage
 

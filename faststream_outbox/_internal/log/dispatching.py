@@ -1,12 +1,22 @@
-"""What a dispatch did: outcomes counted once they are written, and failures kept. Used by `Outbox`."""
+"""What a dispatch did: outcomes counted once they are written, and failures kept. Used by `Outbox`.
 
-from collections.abc import Awaitable, Callable, Sequence
+Reading a group message by message, with `async for`.
+
+What was handled before the next message is asked for is acknowledged; the message in flight when the loop
+is left, by `break`, by an error or by a kill, comes again. Progress is written a few times a second while
+messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__` and `Outbox.deliveries`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from faststream_outbox._internal.log.batch import Ended
 from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.executor import BatchRun, noted, survived
+from faststream_outbox._internal.log.member import Ended
 from faststream_outbox._internal.log.message import OutboxMessage
-from faststream_outbox._internal.outcomes.outcome import DONE, Dead, Outcome, Retry
+from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.outcomes.outcome import DONE, Dead, Outcome, Release, Retry
+from faststream_outbox._internal.service import unbroken
 
 Subscriber = Callable[[OutboxMessage], Awaitable[object]]
 """Handles one message; raising is failing."""
@@ -53,3 +63,108 @@ def plainly(subscriber: Subscriber) -> Callable[[Delivery], Awaitable[Outcome]]:
         return DONE
 
     return call
+
+
+_UNHANDLED = Release()
+
+
+async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> AsyncIterator[Delivery]:
+    """Deliveries of a group, for ever; one that is not decided on ends as `undecided`."""
+    client = reader.client
+    await client.attach(reader)
+    is_idle = True
+    try:
+        while True:
+            if reader.is_unsettled:
+                await reader.join()
+            batch = await reader.next_batch(is_idle=is_idle)
+            is_idle = False
+            if batch is None:
+                is_idle = await reader.wait()
+                continue
+            handing = _Handing(BatchRun(reader, batch), undecided)
+            in_flight: Delivery | None = None
+            try:
+                for delivery in batch.deliveries:
+                    if not handing.takes(delivery):
+                        continue
+                    with_care = delivery.slot in reader.leases.crash_guard
+                    may_run = await handing.note(delivery) if with_care else True
+                    if may_run is None:
+                        break
+                    if may_run:
+                        in_flight = delivery
+                        if handing.can_be_read(delivery):
+                            yield delivery
+                        in_flight = None
+                        await handing.settle(delivery)
+                    if with_care and not handing.is_over:
+                        await handing.survive(delivery)
+                    if handing.is_over:
+                        break
+            finally:
+                await unbroken(handing.end(in_flight))
+    finally:
+        await unbroken(_leave(reader))
+
+
+async def _leave(reader: Reader) -> None:
+    try:
+        await reader.leave()
+    finally:
+        await reader.client.detach(reader)
+
+
+class _Handing:
+    """One batch on its way through the loop of a caller."""
+
+    def __init__(self, batch_run: BatchRun, undecided: Outcome) -> None:
+        self._batch_run = batch_run
+        self._undecided = undecided
+        self._count = 0
+        self.is_over = False
+
+    def takes(self, delivery: Delivery) -> bool:
+        """Whether it may be handed out now; if not, it is dealt with."""
+        if self._batch_run.may_run(delivery):
+            return True
+        self._batch_run.reached = delivery.cursor
+        self._count += 1
+        return False
+
+    def can_be_read(self, delivery: Delivery) -> bool:
+        """Whether there is a message to hand out; one that Python cannot read is parked, or no loop would pass it."""
+        error = delivery.read_ahead()
+        if error is not None:
+            delivery.park(error)
+        return error is None
+
+    async def note(self, delivery: Delivery) -> bool | None:
+        """Note that it is about to be handed out; False if it is over, None if it is lost."""
+        may_run = await noted(self._batch_run, delivery)
+        if may_run is False:
+            self._count += 1
+        return may_run
+
+    async def survive(self, delivery: Delivery) -> None:
+        """Write at once what became of it."""
+        await survived(self._batch_run, delivery)
+
+    async def settle(self, delivery: Delivery) -> None:
+        """The caller is done with it."""
+        outcome = self._undecided if delivery.decision is None else delivery.decision
+        if isinstance(outcome, Release):
+            self.is_over = True
+            return
+        self._batch_run.end(delivery, outcome)
+        self._batch_run.reached = delivery.cursor
+        self._count += 1
+        if outcome is not DONE or self._batch_run.is_time_to_settle():
+            await self._batch_run.write()
+
+    async def end(self, in_flight: Delivery | None) -> None:
+        """Write how far the caller came; a decision on the delivery in flight counts, although nobody asks for more."""
+        if in_flight is not None and in_flight.decision is not None:
+            await self.settle(in_flight)
+        is_whole = self._count == len(self._batch_run.batch.deliveries)
+        await self._batch_run.finish(is_whole=is_whole, release=False)

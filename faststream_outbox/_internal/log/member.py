@@ -3,19 +3,94 @@
 Whoever serves all members of a process knows them by this and by nothing else: the client starts and wakes them,
 `tail` reads for those that wait, `renewer` keeps their leases alive. How a member writes is in `settler`, how it
 reads in `reader`.
+
+A batch: messages in flight, and what became of them until it is written. Made by readers, filled by `executor`.
+
+A portion: messages that were read for a member while it waited at the end of the log.
+
+Worth something only while the member's spans stand where they stood. Made by `tail`, taken by `reader`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from faststream_outbox._internal.log.deferral.blocked import Blocked
+from faststream_outbox._internal.log.blocked import Blocked, Deferral
+from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.portion import Portion
 from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
-from faststream_outbox._internal.log.sharing.spans import Cursor, Span
+from faststream_outbox._internal.log.sharing.slots import Cursor, Span
+from faststream_outbox._internal.outcomes.outcome import Outcome
 from faststream_outbox._internal.service import Pulse
+from faststream_outbox._internal.sql.log_rows import ReadMessage
+
+Ended = tuple[Delivery, Outcome, float]
+"""A message, what became of it, and how long that took."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages in flight, the spans that they belong to, and where those stand when all of it is done."""
+
+    deliveries: list[Delivery]
+    spans: list[Span]
+    end: Cursor
+    stamps: Mapping[int, datetime] = field(default_factory=dict)
+    """When the ticks of these messages were made."""
+    is_deferred: bool = False
+    """Whether these were deferred before."""
+    deferrals: list[Deferral] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    halts: dict[int, Cursor] = field(default_factory=dict)
+    """Slots that must not go on, and where they stop."""
+    ended: list[Ended] = field(default_factory=list)
+    """What became of which, to be reported once it is written."""
+    passed: int = 0
+    """How many were deferred because another one of their key waits."""
+
+    @property
+    def stopped(self) -> int:
+        """How many were left where they are, because their slot must not go on."""
+        return sum(each.cursor > self.halts[each.slot] for each in self.deliveries if each.slot in self.halts)
+
+    def forget(self) -> None:
+        """It is written, or rolled back."""
+        self.deferrals, self.done, self.ended = [], [], []
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Messages that were read for a member, of spans that stand at `after`, and where those stand when it is done."""
+
+    rows: Sequence[ReadMessage]
+    spans: Sequence[Span]
+    after: Cursor
+    end: Cursor
+    stamps: Mapping[int, datetime]
+    generation: int
+
+    def of(self, held: Mapping[int, Span]) -> list[Span] | None:
+        """Its spans as they are held now; None if any of them has changed hands or moved."""
+        now = [held.get(span.lo) for span in self.spans]
+        found = [span for span in now if span is not None]
+        is_same = len(found) == len(now) and all(
+            (span.hi, span.epoch, span.cursor) == (before.hi, before.epoch, self.after)
+            for span, before in zip(found, self.spans, strict=True)
+        )
+        return found if is_same else None
+
+    def first(self, count: int) -> tuple["Portion", "Portion | None"]:
+        """The first so many messages, and the rest."""
+        if len(self.rows) <= count:
+            return self, None
+        last = self.rows[count - 1]
+        middle = Cursor(last.tick, last.position)
+        spans, stamps, generation = self.spans, self.stamps, self.generation
+        return (
+            Portion(self.rows[:count], spans, self.after, middle, stamps, generation),
+            Portion(self.rows[count:], spans, middle, self.end, stamps, generation),
+        )
 
 
 class Member:

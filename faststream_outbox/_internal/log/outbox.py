@@ -20,25 +20,23 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.janitor import Retention, checked_retention
 from faststream_outbox._internal.log.admin.groups import Groups
 from faststream_outbox._internal.log.admin.operators import GroupAdmin, group_of
+from faststream_outbox._internal.log.admin.parked import Parking
 from faststream_outbox._internal.log.admin.partitions import creating, has_parts, make_rest
 from faststream_outbox._internal.log.append import OnDuplicate, Token, append, append_sync
 from faststream_outbox._internal.log.client import LogClient
-from faststream_outbox._internal.log.consumer import Consumer
-from faststream_outbox._internal.log.deferral.parked import Parking
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.dispatching import Dispatched, Subscriber, Tally, plainly
+from faststream_outbox._internal.log.dispatching import Dispatched, Subscriber, Tally, deliveries, plainly
 from faststream_outbox._internal.log.executor import BatchRun
-from faststream_outbox._internal.log.iterating import deliveries
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.options import CRASH_LIMIT, OnParked, ReadOptions, Start, checked_share
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.renewer import renew_leases
 from faststream_outbox._internal.log.sharing.slots import partition
 from faststream_outbox._internal.log.transactional import TransactionalSubscriber, handle_in_transaction
+from faststream_outbox._internal.log.worker import Consumer
 from faststream_outbox._internal.options import check_count, check_seconds
-from faststream_outbox._internal.outcomes.apart import apart
+from faststream_outbox._internal.outcomes.calling import apart, in_time
 from faststream_outbox._internal.outcomes.failure import Renderer
-from faststream_outbox._internal.outcomes.limited import in_time
 from faststream_outbox._internal.outcomes.outcome import DONE
 from faststream_outbox._internal.outcomes.retry import DEFAULT_RETRY
 from faststream_outbox._internal.schema.check import validate_log_schema

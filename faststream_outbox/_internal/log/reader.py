@@ -8,31 +8,31 @@ passed over, and the cursor with it. What becomes of a batch is written by `sett
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.log.batch import Batch
-from faststream_outbox._internal.log.client import LogClient
-from faststream_outbox._internal.log.deferral.blocked import PARKED
+from faststream_outbox._internal.log.blocked import PARKED
 from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.member import Batch
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.ordering.timeline import window
 from faststream_outbox._internal.log.settler import Settling
 from faststream_outbox._internal.log.sharing.calls import changed
 from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import SLOTS
-from faststream_outbox._internal.log.sharing.spans import Cursor, Slots, furthest_behind
-from faststream_outbox._internal.log.sharing.wanted import slots_of
+from faststream_outbox._internal.log.sharing.slots import SLOTS, Cursor, Slots, furthest_behind, slots_of
 from faststream_outbox._internal.log.tail import PROGRESS_SECONDS, WIDEST_WINDOW
-from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.log_rows import WaitingMessage
-from faststream_outbox._internal.sql.rows import column
+from faststream_outbox._internal.sql.statements import column, statements
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
 
 
 class Reader(Settling):
     """One member of a group, which reads."""
 
     def __init__(
-        self, client: LogClient, group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
+        self, client: "LogClient", group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
     ) -> None:
         super().__init__(client, group, options, fixed=fixed, name=name)
         self._wide = 1

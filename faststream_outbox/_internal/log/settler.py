@@ -3,36 +3,87 @@
 Cursors and what is deferred move together, and only where the spans are still ours, stand where they are
 known to, and their ticks are those that were read. A handler's own transaction is settled in by the same
 statements; if the answer to its COMMIT is lost, `fate` finds out. `Reader` is such a member that also reads.
+
+Whether a handler's transaction came about, as the rows that it wrote tell. Pure; asked by `settler`.
+
+The question is put while the rows are locked, so that no transaction is under way that could still change them.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession, caller_connection
 from faststream_outbox._internal.connections.dedicated import Row
-from faststream_outbox._internal.log.batch import Batch, Ended
-from faststream_outbox._internal.log.client import LogClient
-from faststream_outbox._internal.log.deferral.blocked import DEFERRED, as_changes, as_columns, slots_of
+from faststream_outbox._internal.connections.transactions import Fate, commit
+from faststream_outbox._internal.log.blocked import DEFERRED, Deferral, as_changes, as_columns, slots_of
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.fate import Written, fate_of
-from faststream_outbox._internal.log.member import Member
+from faststream_outbox._internal.log.member import Batch, Ended, Member
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.leases import NO_EPOCH, Group, SlotLeases, leases, moves
-from faststream_outbox._internal.log.sharing.spans import Cursor, Slots, Span
+from faststream_outbox._internal.log.sharing.slots import Cursor, Slots, Span
 from faststream_outbox._internal.outcomes.outcome import Dead, Retry
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import Statement, statements
 from faststream_outbox._internal.sql.log_rows import BlockedKey, LockedSpan, StillDeferred
-from faststream_outbox._internal.sql.rows import column, named
-from faststream_outbox._internal.uncertain import Fate, commit
+from faststream_outbox._internal.sql.statements import Statement, column, named, statements
 from faststream_outbox.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a transaction wrote: cursors that it moved, or deferred messages that it ended or put off."""
+
+    spans: Sequence[Span]
+    done: tuple[int, ...] = ()
+    deferrals: tuple[Deferral, ...] = ()
+
+    @property
+    def positions(self) -> list[int]:
+        """The deferred messages."""
+        return [*self.done, *(deferral.position for deferral in self.deferrals)]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As parameters of the question."""
+        return {"los": [span.lo for span in self.spans], "positions": self.positions}
+
+
+def fate_of(written: Written, me: UUID, spans: Sequence[LockedSpan], deferred: Sequence[StillDeferred]) -> Fate:
+    """What became of the transaction, by how its spans stand and which of its messages are deferred."""
+    if not all(row.is_free for row in spans):
+        return Fate.OPEN
+    rows = {row.lo: row for row in spans}
+    ours = [(span, rows[span.lo]) for span in written.spans if _is_ours(span, me, rows.get(span.lo))]
+    if not written.positions:
+        moved = [(span, (row.tick, row.position)) for span, row in ours if span.cursor != span.known]
+        if any(place == span.cursor for span, place in moved):
+            return Fate.COMMITTED
+        return Fate.ROLLED_BACK if any(place == span.known for span, place in moved) else Fate.UNKNOWN
+    if not ours:
+        return Fate.UNKNOWN
+    left = {row.position: (row.state, row.attempts) for row in deferred}
+    if any(position not in left for position in written.done):
+        return Fate.COMMITTED
+    # Only failures: nothing but their count depends on it.
+    is_counted = not written.done and all(
+        left.get(one.position) == (one.state, one.attempts) for one in written.deferrals
+    )
+    return Fate.COMMITTED if is_counted else Fate.ROLLED_BACK
+
+
+def _is_ours(span: Span, me: UUID, row: LockedSpan | None) -> bool:
+    return row is not None and row.epoch == span.epoch and row.owner == me
+
 
 LOCK_SECONDS = 0.2
 
@@ -41,7 +92,7 @@ class Settling(Member):
     """A member of a group that writes what became of its messages."""
 
     def __init__(
-        self, client: LogClient, group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
+        self, client: "LogClient", group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
     ) -> None:
         start = partial(client.place_of, options.start)
         me = client.identity.token()

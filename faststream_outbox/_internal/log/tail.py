@@ -15,18 +15,15 @@ from typing import Any
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.log.fetcher import Fetcher
-from faststream_outbox._internal.log.member import Member
+from faststream_outbox._internal.log.member import Member, Portion
 from faststream_outbox._internal.log.ordering.timeline import Timeline, window
-from faststream_outbox._internal.log.portion import Portion
-from faststream_outbox._internal.log.sharing.spans import BEGINNING, Cursor, Span
-from faststream_outbox._internal.log.sharing.wanted import filters_of, slots_of
-from faststream_outbox._internal.outage import Outage
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Span, filters_of, slots_of
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.service import Pulse, retrying
-from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.log_rows import ReadMessage
-from faststream_outbox._internal.sql.rows import column
+from faststream_outbox._internal.sql.statements import column, statements
 
 WIDEST_WINDOW = 20_000
 MESSAGES_AT_ONCE = 500

@@ -12,13 +12,12 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.caller import end
-from faststream_outbox._internal.connections.isolation import BEGINNINGS, CONFLICT, is_conflict
+from faststream_outbox._internal.connections.transactions import BEGINNINGS, CONFLICT, is_conflict
+from faststream_outbox._internal.log.blocked import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun
-from faststream_outbox._internal.log.guarded import guarded
+from faststream_outbox._internal.log.executor import BatchRun, guarded
 from faststream_outbox._internal.log.message import OutboxMessage
-from faststream_outbox._internal.log.sharing.spans import Cursor
-from faststream_outbox._internal.log.verdict import is_transient
+from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.outcomes.failure import ENDING
 from faststream_outbox._internal.outcomes.outcome import DONE, Retry
 from faststream_outbox._internal.service import unbroken

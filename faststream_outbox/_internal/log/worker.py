@@ -2,21 +2,155 @@
 
 What the broker's subscribers run. The handler gets a delivery, or a batch of them, and answers with
 outcomes; what it decides in its own transaction is settled there.
+
+A consumer: one reader that handles what it reads until it is stopped.
+
+Waits for ticks, for waiting messages to fall due, and for slots to change hands; polls as well, so that a
+lost wake-up costs a moment and never a message. A failing connection makes it pause and try again. When
+it stops, the message in flight is finished, what is done is written, and its slots are free at once.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import Any
 
+from faststream_outbox._internal import events
 from faststream_outbox._internal.log.client import LogClient
-from faststream_outbox._internal.log.consumer import Consumer
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.executor import BatchRun
+from faststream_outbox._internal.log.member import Batch
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.outcomes.apart import apart
+from faststream_outbox._internal.outcomes.calling import apart
 from faststream_outbox._internal.outcomes.outcome import Outcome
+from faststream_outbox._internal.service import PATIENCE, Service, retrying, unbroken
+
+RunBatch = Callable[[BatchRun], Awaitable[None]]
+
+
+class Consumer:
+    """Reads and handles in the background."""
+
+    def __init__(self, reader: Reader, handle: RunBatch) -> None:
+        self.reader = reader
+        self._handle = handle
+        self._service = Service(f"outbox consumer {reader.name}", self.run, self._crashed, self._restored)
+        self._finished = asyncio.Event()
+        reader.is_alive = lambda: self._service.is_running
+        reader.advanced = reader.pulse.beat
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called from a handler of its own."""
+        return self._service.is_current
+
+    async def start(self) -> None:
+        """Begin to consume, unless already running."""
+        self.reader.is_stopping, self.reader.is_unsettled = False, True
+        self._finished.clear()
+        await self.reader.client.attach(self.reader)
+        self._service.start()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Finish the message in flight, give the slots back, and consume no more; waits so long at most."""
+        reader = self.reader
+        reader.is_stopping = True
+        reader.wake.set()
+        if self._service.is_running and timeout != 0:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._finished.wait()
+            except TimeoutError:
+                event = events.DrainTimedOut(reader.name, timeout or 0.0, 1)
+                reader.client.events.emit(event)
+        await self._service.stop()
+        await reader.client.detach(reader)
+
+    async def run(self) -> None:
+        """Consume until stopped."""
+        # Also after a crash, which has ended the run before.
+        self._finished.clear()
+        try:
+            while not self.reader.is_stopping:
+                await retrying(self._round, self._failed)
+                self.reader.client.reading.worked(asyncio.get_running_loop().time(), self)
+        finally:
+            self.reader.client.reading.left(self)
+            self.reader.pulse.rest()
+            await unbroken(self._leave())
+            self._finished.set()
+
+    async def _round(self) -> None:
+        """Handle the next batch, or wait for it."""
+        reader = self.reader
+        reader.pulse.beat()
+        if reader.is_stopping:
+            return
+        batch = await self._next()
+        if batch is not None:
+            # However long a handler takes: it is not the loop that hangs.
+            reader.pulse.rest()
+            reader.handling_since = monotonic()
+            try:
+                await self._handle(BatchRun(reader, batch))
+            finally:
+                reader.handling_since = None
+
+    def _failed(self, error: Exception, _: int) -> None:
+        self.reader.pulse.beat()
+        self.reader.is_unsettled = True
+        self.reader.client.reading.failed(error, asyncio.get_running_loop().time(), self)
+
+    async def _next(self) -> Batch | None:
+        reader = self.reader
+        if reader.is_unsettled:
+            await reader.join()
+        batch = await reader.next_batch()
+        if batch is not None or reader.is_stopping:
+            return batch
+        reader.pulse.rest()
+        is_idle = await reader.wait()
+        reader.pulse.beat()
+        return await reader.next_batch(is_idle=True) if is_idle else None
+
+    async def _leave(self) -> None:
+        """Give the slots back; a server that does not answer must not stop anybody from stopping.
+
+        Members of a process leave one after the other, on one connection: each that has left shows that the server
+        answers, and gives the others as much time again.
+        """
+        client, loop = self.reader.client, asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(PATIENCE) as patience:
+                client.leaving.add(patience)
+                try:
+                    await self.reader.leave()
+                finally:
+                    client.leaving.discard(patience)
+        except Exception as error:  # noqa: BLE001 - the leases end by themselves
+            client.events.emit(events.ConnectionLost("leaving", error))
+            return
+        for other in client.leaving:
+            if not other.expired():
+                other.reschedule(loop.time() + PATIENCE)
+
+    @staticmethod
+    async def start_all(consumers: Sequence["Consumer"]) -> None:
+        """Start members together: each takes its share of its group, and none has to give it up again."""
+        if consumers:
+            await consumers[0].reader.client.enter([consumer.reader for consumer in consumers])
+        for consumer in consumers:
+            await consumer.start()
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        self.reader.is_unsettled = True
+        self.reader.client.events.emit(events.LoopCrashed(name, error))
+
+    def _restored(self, name: str, seconds: float) -> None:
+        self.reader.client.events.emit(events.LoopRestored(name, seconds))
+
 
 Handle = Callable[[Delivery], Awaitable[Outcome]]
 HandleBatch = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]

@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from faststream_outbox._internal.connections.dedicated import Row
-from faststream_outbox._internal.memory.clock import NEVER
-from faststream_outbox._internal.memory.rows import MemoryRow
-from faststream_outbox._internal.memory.tables import MemoryTables
+from faststream_outbox._internal.memory.tables import NEVER, MemoryRow, MemoryTables
 from faststream_outbox._internal.schema.names import PAUSED
 
 LOOK_AHEAD = 8

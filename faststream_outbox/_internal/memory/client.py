@@ -2,10 +2,13 @@
 
 Brokers of one table share its rows, dead letters and wake-ups, those of one log its topics, and all of them the clock.
 Made by the test broker, whose `fake_client` it is; applications look at the tables through it.
+
+A connection of the queue engine's client that leads to tables in memory. Made by the client there.
 """
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import uuid4
@@ -14,17 +17,15 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.caller import AnySession, Rows
+from faststream_outbox._internal.connections.dedicated import STATEMENT_TIMEOUT, DedicatedConnection, Row
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.log.deferral.parked import DeferredMessage
+from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.options import Start
-from faststream_outbox._internal.memory.clock import MemoryClock
-from faststream_outbox._internal.memory.connection import MemoryConnection
 from faststream_outbox._internal.memory.log import MemoryLog
 from faststream_outbox._internal.memory.queues import MemoryQueues
-from faststream_outbox._internal.memory.rows import MemoryRow
-from faststream_outbox._internal.memory.sessions import handler_session
-from faststream_outbox._internal.memory.transaction import Opened
+from faststream_outbox._internal.memory.tables import MemoryClock, MemoryRow, MemoryTables
+from faststream_outbox._internal.memory.transaction import Opened, handler_session
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.queue import clock
 from faststream_outbox._internal.queue.claim import Claim
@@ -33,10 +34,33 @@ from faststream_outbox._internal.queue.worker import Worker
 from faststream_outbox._internal.schema.given import check_tables
 from faststream_outbox._internal.schema.names import quoted_name
 from faststream_outbox._internal.sql.log_rows import ReadMessage
-from faststream_outbox._internal.sql.rows import column
+from faststream_outbox._internal.sql.statements import Statement, column
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.errors import InvalidOptionType, LeaseLost
+
+
+class MemoryConnection(DedicatedConnection):
+    """Runs statements on tables in memory."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+        self.pooled = False
+        self.timeout = STATEMENT_TIMEOUT
+
+    @property
+    def is_open(self) -> bool:
+        """There is nothing to connect to."""
+        return True
+
+    async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        """The rows that the statement returns."""
+        # Others may run, as they do while a server answers.
+        await asyncio.sleep(0)
+        return self._tables.answer(statement.name, values)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 class MemoryDatabase:

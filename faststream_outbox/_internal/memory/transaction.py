@@ -4,12 +4,16 @@ A handler's own transaction is hidden until it commits, and so is an application
 run. Where `publish` handles at once, what a session publishes is there at once too, and only its rollback takes it
 back. A rolled back savepoint takes back what was done within it. Transactions do not wait for each other. Used by the
 producer and the client of the test broker.
+
+Sessions that do nothing but end a transaction on tables in memory.
+
+For tests that publish without a database, and for transactional handlers where there is none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
-from unittest.mock import NonCallableMock
+from typing import Any, NamedTuple, cast
+from unittest.mock import AsyncMock, MagicMock, NonCallableMock
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -20,8 +24,7 @@ from faststream_outbox._internal.connections.dedicated import Row
 from faststream_outbox._internal.log.append import OnDuplicate
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.memory.log import MemoryLog
-from faststream_outbox._internal.memory.rows import MemoryRow
-from faststream_outbox._internal.memory.tables import MemoryTables
+from faststream_outbox._internal.memory.tables import MemoryRow, MemoryTables
 from faststream_outbox._internal.sql.log_rows import ReadMessage
 
 KEPT = "faststream_outbox.memory_transaction"
@@ -187,3 +190,47 @@ def _roll_back(session: Session, transaction: SessionTransaction) -> None:
 def _end(session: Session, transaction: SessionTransaction) -> None:
     if transaction.parent is None and KEPT in session.info:
         session.info.pop(KEPT).rollback()
+
+
+def fake_session() -> AsyncSession:
+    """A session that does nothing, for tests that publish; its rollback takes back what was published through it."""
+    return cast("AsyncSession", _idle_session(MemoryTransaction(is_hidden=False)))
+
+
+def fake_sync_session() -> Session:
+    """The same, for tests of code without an event loop."""
+    transaction = MemoryTransaction(is_hidden=False)
+    session = MagicMock(spec=Session)
+    session.in_transaction.return_value = True
+    setattr(session, ATTRIBUTE, transaction)
+    session.commit.side_effect = transaction.commit
+    session.rollback.side_effect = transaction.rollback
+    session.close.side_effect = transaction.rollback
+    return cast("Session", session)
+
+
+def handler_session() -> AsyncSession:
+    """A session for a transactional handler: what is published through it is there after its commit."""
+    session = _idle_session(MemoryTransaction(is_hidden=True))
+    session.__aenter__.return_value = session
+    session.begin = AsyncMock()
+    return cast("AsyncSession", session)
+
+
+def _idle_session(transaction: MemoryTransaction) -> Any:
+    session = AsyncMock(spec=AsyncSession)
+    session.in_transaction.return_value = True
+    # Results are not awaited.
+    session.execute.return_value, session.scalars.return_value = MagicMock(), MagicMock()
+    setattr(session, ATTRIBUTE, transaction)
+
+    async def commit() -> None:
+        transaction.commit()
+
+    async def rollback() -> None:
+        transaction.rollback()
+
+    session.commit.side_effect = commit
+    session.rollback.side_effect = rollback
+    session.close.side_effect = rollback
+    return session

@@ -14,11 +14,9 @@ from faststream_outbox._internal.envelope import CheckedEnvelope, checked_queue,
 from faststream_outbox._internal.log.append import OnDuplicate
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.memory.client import FakeOutboxClient
-from faststream_outbox._internal.memory.rows import MemoryRow
+from faststream_outbox._internal.memory.tables import MemoryRow
 from faststream_outbox._internal.memory.transaction import MemoryTransaction, Opened
-from faststream_outbox._internal.overview.unprocessed import Unprocessed, as_unprocessed
-from faststream_outbox._internal.publish.cancel import freed
-from faststream_outbox._internal.publish.put import tell_published
+from faststream_outbox._internal.publish.put import Unprocessed, as_unprocessed, freed, tell_published
 from faststream_outbox._internal.publish.rows import hints_of, ids_of, insertion
 from faststream_outbox._internal.sql.log_rows import ReadMessage
 from faststream_outbox._internal.wakeup.after_commit import call_after_commit, tell_after_commit

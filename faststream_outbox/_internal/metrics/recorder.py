@@ -20,8 +20,7 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.recorder import Recorded, calls
 from faststream_outbox._internal.events.types import Event
 from faststream_outbox._internal.metrics import series as known
-from faststream_outbox._internal.metrics.bounds import Bounds
-from faststream_outbox._internal.metrics.sample import Reading
+from faststream_outbox._internal.metrics.sampler import Bounds, Reading
 from faststream_outbox._internal.metrics.series import Series
 from faststream_outbox._internal.options import check_seconds
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from faststream_outbox._internal.sql.secrets import hide_parameters, said
+from faststream_outbox._internal.connections.cause import hide_parameters, said
 
 MAX_EXCEPTION = 8192
 MAX_MESSAGE = 8192

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, assert_never
 
-from faststream_outbox._internal.outcomes.delay import bounded_seconds
 from faststream_outbox._internal.outcomes.failure import ENDING
-from faststream_outbox._internal.outcomes.retry import next_delay
+from faststream_outbox._internal.outcomes.retry import bounded_seconds, next_delay
 
 OnUndecided = Literal["retry", "release", "done", "dead"]
 

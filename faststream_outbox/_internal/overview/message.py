@@ -3,6 +3,8 @@
 By its id it is found at once. There is no index by `message_id`, and none of dead letters by the id that the message
 had: these are searched for from the newest on, in slices, as long as the question's time lasts. What was not found by
 then is no "there is none": the question fails, and says how far it got.
+
+Dead letters, to look at: what failed alike, and the letters of a selection. Replaying is `queue.DeadLetters`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +15,42 @@ from uuid import UUID
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.identity import worker_id_of
-from faststream_outbox._internal.overview.dead import as_letter
+from faststream_outbox._internal.envelope import read_headers
+from faststream_outbox._internal.options import MOST_ROWS, check_count, check_number
 from faststream_outbox._internal.overview.processes import Process
-from faststream_outbox._internal.overview.unprocessed import Unprocessed, as_unprocessed
-from faststream_outbox._internal.queue.admin.dead_letters import DeadLetter, Selection
+from faststream_outbox._internal.publish.put import Unprocessed, as_unprocessed
+from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection, check_selection
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.overview_rows import MessageRow, SearchedRow
-from faststream_outbox._internal.sql.queue_rows import DeadLetterRow, UnprocessedRow
-from faststream_outbox._internal.sql.rows import named
+from faststream_outbox._internal.sql.queue_rows import DeadGroupRow, DeadLetterRow, UnprocessedRow
+from faststream_outbox._internal.sql.statements import named, statements
+
+MOST_GROUPED = 100_000
+"""Dead letters that are grouped: the newest."""
+
+
+async def fetch_groups(connection: DedicatedConnection, names: Names) -> list[ErrorGroup]:
+    """The newest dead letters that failed alike."""
+    rows = await connection.fetch(statements("overview", names)["group_newest_dead"], {"most": MOST_GROUPED})
+    return [ErrorGroup(*row) for row in named(DeadGroupRow, rows)]
+
+
+async def fetch_letters(
+    connection: DedicatedConnection, names: Names, selection: Selection, limit: int, after: int
+) -> list[DeadLetter]:
+    """Dead letters by id."""
+    check_selection(selection)
+    check_count("limit", limit, most=MOST_ROWS)
+    check_number("after", after)
+    values = selection.values() | {"limit": limit, "after": after}
+    rows = await connection.fetch(statements("overview", names)["dead_after"], values)
+    return [as_letter(row) for row in named(DeadLetterRow, rows)]
+
+
+def as_letter(row: DeadLetterRow) -> DeadLetter:
+    """The dead letter of a row."""
+    return DeadLetter(**{**row._asdict(), "headers": read_headers(row.headers)})
+
 
 State = Literal["ready", "scheduled", "leased", "blocked", "paused", "dead"]
 SLICE = 20_000

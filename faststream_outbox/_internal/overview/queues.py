@@ -1,17 +1,68 @@
-"""The queues of a table: how many wait, how old the oldest is, what is leased, scheduled, dead."""
+"""The queues of a table: how many wait, how old the oldest is, what is leased, scheduled, dead.
+
+Which lanes there are, and how many messages of each may be read for one question.
+
+A question reads at most `BUDGET` messages or so, however many there are. Each lane has its share; where most lanes are
+short, the few that are long share what is left in a second round. Used by the questions about queues.
+
+Timers that have not fired yet.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.overview.lanes import AT_ONCE, as_values, lanes_of, queue_names, share
+from faststream_outbox._internal.envelope import checked_queue
+from faststream_outbox._internal.options import MOST_ROWS, check_count
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import statements
-from faststream_outbox._internal.sql.overview_rows import DeadCountRow, LaneCountRow
+from faststream_outbox._internal.sql.overview_rows import DeadCountRow, LaneCountRow, TimerRow
 from faststream_outbox._internal.sql.queue_rows import LaneRow
-from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.sql.statements import column, named, statements
+
+MOST = 10_000
+"""Messages of one kind that are counted in a lane."""
+BUDGET = 200_000
+"""Messages of one kind that are counted in all lanes together, in one round."""
+LEAST = 10
+MOST_QUEUES = 10_000
+AT_ONCE = 500
+"""Lanes of one statement."""
+
+
+async def queue_names(connection: DedicatedConnection, names: Names, queue: str | None = None) -> list[str]:
+    """The queues that have messages, dead letters or a pause, by name; or the one that is asked for, if it has."""
+    sql = statements("control", names)
+    if queue is None:
+        return column(await connection.fetch(sql["queues"], {"limit": MOST_QUEUES}))[:MOST_QUEUES]
+    name = checked_queue(queue)
+    return [name] if await connection.fetch(sql["known_queue"], {"queue": name}) else []
+
+
+async def lanes_of(connection: DedicatedConnection, names: Names, queues: Sequence[str]) -> list[LaneRow]:
+    """The lanes of these queues."""
+    survey = statements("scan", names)["survey"]
+    found: list[LaneRow] = []
+    for first in range(0, len(queues), AT_ONCE):
+        found += named(LaneRow, await connection.fetch(survey, {"queues": queues[first : first + AT_ONCE]}))
+    return found
+
+
+def share(lanes: int) -> int:
+    """How many messages of each of so many lanes are counted."""
+    return max(LEAST, min(MOST, BUDGET // max(1, lanes)))
+
+
+def as_values(lanes: Sequence[LaneRow]) -> dict[str, Any]:
+    """Lanes as parameters."""
+    return {
+        "queues": [lane.queue for lane in lanes],
+        "keyed": [lane.keyed for lane in lanes],
+        "priorities": [lane.priority for lane in lanes],
+    }
+
 
 MOST_ESTIMATED = 50
 """Queues of which the planner is asked how many messages they have."""
@@ -184,3 +235,46 @@ def planned_rows(plan: Any) -> int:
     """How many rows a plan in JSON expects; one driver reads it, and the other does not."""
     tree = json.loads(plan) if isinstance(plan, str | bytes) else plan
     return int(tree[0]["Plan"]["Plan Rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class TimerStatus:
+    """A message that has a `timer_id`."""
+
+    queue: str
+    timer_id: str
+    id: int
+    due_at: datetime
+    is_leased: bool
+    attempts_count: int
+
+
+async def fetch_timers(
+    connection: DedicatedConnection, names: Names, queue: str | None, limit: int, ttl: float
+) -> list[TimerStatus]:
+    """The next timers; see `Overview.timers`."""
+    check_count("limit", limit, most=MOST_ROWS)
+    name = None if queue is None else checked_queue(queue)
+    values = {"limit": limit, "ttl": ttl}
+    sql = statements("overview", names)
+    if name is None:
+        rows = await connection.fetch(sql["timers"], values | {"most": MOST + 1})
+    else:
+        rows = await connection.fetch(sql["timers_of_queue"], values | {"most": MOST + 1, "queue": name})
+    found = named(TimerRow, rows)
+    if found and found[0].seen > MOST:
+        # Too many to sort: so they are read in due order, together with the messages that lie between them.
+        found = await _by_due_order(connection, names, name, limit, ttl)
+    return [TimerStatus(*row[:-1]) for row in found]
+
+
+async def _by_due_order(
+    connection: DedicatedConnection, names: Names, queue: str | None, limit: int, ttl: float
+) -> list[TimerRow]:
+    lanes = await lanes_of(connection, names, await queue_names(connection, names, queue))
+    sql = statements("overview", names)["timers_of_lanes"]
+    found: list[TimerRow] = []
+    for first in range(0, len(lanes), AT_ONCE):
+        values = as_values(lanes[first : first + AT_ONCE]) | {"limit": limit, "ttl": ttl, "most": share(len(lanes))}
+        found += named(TimerRow, await connection.fetch(sql, values))
+    return sorted(found, key=lambda row: (row.due_at, row.id))[:limit]

@@ -9,17 +9,16 @@ from datetime import datetime
 from itertools import groupby
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.admin.known_groups import asking, check_known
-from faststream_outbox._internal.log.admin.lag import Lag, lags
-from faststream_outbox._internal.log.deferral.blocked import PARKED
-from faststream_outbox._internal.log.ordering.gaps import open_gaps
+from faststream_outbox._internal.log.admin.groups import asking, check_known
+from faststream_outbox._internal.log.admin.positions import Lag, lags
+from faststream_outbox._internal.log.blocked import PARKED
+from faststream_outbox._internal.log.ordering.timeline import open_gaps
 from faststream_outbox._internal.log.sharing.slots import checked_filter, checked_group
 from faststream_outbox._internal.options import check_count
 from faststream_outbox._internal.overview.processes import Process
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
-from faststream_outbox._internal.sql.overview_log_rows import BlockedKeyRow, OpenGap
-from faststream_outbox._internal.sql.rows import named
+from faststream_outbox._internal.sql.overview_rows import BlockedKeyRow, OpenGap
+from faststream_outbox._internal.sql.statements import named, statements
 
 KEYS = 5_000
 """Keys that are looked at by one question, over all groups."""

@@ -1,10 +1,19 @@
-"""The two ways to publish: with and without an event loop. See the package's promise."""
+"""The two ways to publish: with and without an event loop. See the package's promise.
 
-from collections.abc import Sequence
-from dataclasses import replace
+Taking back a timer before it fires. What waited behind it, for its key, goes on after the commit.
+
+Read-only questions about the tables: they lease nothing and lock nothing.
+
+Asked by the broker (`fetch_unprocessed`), by tests, and by operators.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from time import perf_counter
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -13,13 +22,17 @@ from faststream_outbox._internal.connections.caller import (
     AnySession,
     AnySyncSession,
     CallerConnection,
+    Rows,
     caller_connection,
     caller_connection_sync,
 )
-from faststream_outbox._internal.envelope import CheckedEnvelope, Envelope
+from faststream_outbox._internal.envelope import CheckedEnvelope, Envelope, checked_queue, checked_text, read_headers
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.types import Published
+from faststream_outbox._internal.options import BIGINT, check_count
 from faststream_outbox._internal.publish.rows import checked_batch, hints_of, ids_of, insertion, portions
+from faststream_outbox._internal.sql.queue_rows import UnprocessedRow
+from faststream_outbox._internal.sql.statements import column
 from faststream_outbox._internal.wakeup.after_commit import call_after_commit, tell_after_commit
 from faststream_outbox._internal.wakeup.hint import Hint, notices
 from faststream_outbox._internal.wakeup.wakeups import Wakeups
@@ -177,3 +190,93 @@ def _emit(events: Events, rows: Sequence[CheckedEnvelope], seconds: float, error
         of_queue = [row for row in rows if row.queue == queue]
         size = sum(len(row.payload) for row in of_queue)
         events.emit(Published(queue, len(of_queue), size, seconds, error))
+
+
+def _timer(queue: object, timer_id: object) -> dict[str, Any]:
+    return {"queue": checked_queue(queue), "timer_id": checked_text(timer_id, "timer_id")}
+
+
+def freed(queue: str, deleted: Rows) -> list[Hint]:
+    """What to tell workers of timers that were deleted."""
+    return [Hint(queue, keyless=False, scan=True)] if any(column(deleted)) else []
+
+
+def _wake_after_cancel(opened: CallerConnection, hints: list[Hint], wakeups: Wakeups | None) -> list[dict[str, Any]]:
+    """Arrange for the hints; returns the NOTIFYs that must be sent in the caller's transaction."""
+    if wakeups is None:
+        return []
+    if wakeups.mode == "in_transaction":
+        return in_transaction(wakeups, hints)
+    for hint in hints:
+        if opened.is_autocommit:
+            wakeups.tell(hint)
+        elif opened.session is not None:
+            call_after_commit(opened.session, partial(wakeups.tell, hint))
+    return []
+
+
+async def cancel_timer(
+    session: AnySession, table: Table, *, queue: str, timer_id: str, wakeups: Wakeups | None = None
+) -> bool:
+    """Delete the timer in the session's transaction; False if there is none or a worker holds it."""
+    values = _timer(queue, timer_id)
+    opened = await caller_connection(session, table)
+    deleted = await opened.fetch(opened.sql("publish", "cancel_timer"), values)
+    for notice in _wake_after_cancel(opened, freed(queue, deleted), wakeups):
+        await opened.fetch(opened.sql("publish", "notify_both"), notice)
+    return bool(deleted)
+
+
+def cancel_timer_sync(
+    session: AnySyncSession, table: Table, *, queue: str, timer_id: str, wakeups: Wakeups | None = None
+) -> bool:
+    """As `cancel_timer`, for a sync session or connection."""
+    values = _timer(queue, timer_id)
+    opened = caller_connection_sync(session, table)
+    deleted = opened.fetch_sync(opened.sql("publish", "cancel_timer"), values)
+    for notice in _wake_after_cancel(opened, freed(queue, deleted), wakeups):
+        opened.fetch_sync(opened.sql("publish", "notify_both"), notice)
+    return bool(deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class Unprocessed:
+    """A message as it stands in the table now; leased if `acquired_token` is set."""
+
+    id: int
+    queue: str
+    payload: bytes
+    headers: Mapping[str, Any]
+    attempts_count: int
+    deliveries_count: int
+    created_at: datetime
+    next_attempt_at: datetime
+    first_attempt_at: datetime | None
+    last_attempt_at: datetime | None
+    acquired_at: datetime | None
+    acquired_token: UUID | None
+    timer_id: str | None
+    key: str | None
+    priority: int
+    message_id: UUID
+
+
+async def fetch_unprocessed(
+    session: AnySession, table: Table, *, queue: str | None = None, limit: int = 1000
+) -> list[Unprocessed]:
+    """Messages that are not finished, by id: the first `limit` of a queue to fall due, or the oldest of all."""
+    check_count("limit", limit, most=BIGINT.stop - 1)
+    values: dict[str, Any] = {"limit": limit}
+    name = "unprocessed"
+    if queue is not None:
+        values["queue"] = checked_queue(queue)
+        name = "unprocessed_of_queue"
+    opened = await caller_connection(session, table)
+    rows = await opened.fetch(opened.sql("publish", name), values)
+    return [as_unprocessed(row) for row in rows]
+
+
+def as_unprocessed(columns: Sequence[Any]) -> Unprocessed:
+    """The message of a row of `unprocessed` or `unprocessed_of_queue`."""
+    row = UnprocessedRow(*columns)
+    return Unprocessed(**{**row._asdict(), "headers": read_headers(row.headers)})

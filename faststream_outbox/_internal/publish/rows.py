@@ -1,9 +1,20 @@
-"""From envelopes to one statement and its values, and from its rows back to ids. Pure. Used by `put`."""
+"""From envelopes to one statement and its values, and from its rows back to ids. Pure. Used by `put`.
+
+Messages that differ in their bodies alone: one row for all of them, and the bodies.
+
+A thousand rows would be a thousand tuples to make, to take apart again and, for the garbage collector, to
+visit. Reads like the rows that it stands for. Made by the broker for `publish_batch`, taken by `publish`.
+
+Random ids for many messages at once: a tenth of what `uuid4` takes, and of what the server would take.
+
+Version 4 UUIDs as text. Used for message ids, and by the broker for correlation ids of a batch.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from os import urandom
+from typing import Any, overload
 from uuid import UUID
 
 from faststream_outbox._internal.envelope import (
@@ -11,15 +22,61 @@ from faststream_outbox._internal.envelope import (
     CheckedEnvelope,
     Envelope,
     checked,
+    checked_body,
     checked_headers,
     size_of,
 )
-from faststream_outbox._internal.publish.alike import Alike
-from faststream_outbox._internal.publish.ids import random_ids
 from faststream_outbox._internal.sql.queue_rows import PublishedRow
-from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.sql.statements import column, named
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.errors import InvalidMessage
+
+
+class Alike(Sequence[CheckedEnvelope]):
+    """Rows of which all but the payload is that of `row`, which has no timer and no id."""
+
+    __slots__ = ("payloads", "row")
+
+    def __init__(self, row: CheckedEnvelope, payloads: list[bytes]) -> None:
+        self.row = row
+        self.payloads = payloads
+
+    @classmethod
+    def of(cls, row: CheckedEnvelope, bodies: Sequence[object]) -> "Alike":
+        """The row with each of the bodies, which are checked."""
+        return cls(row, [checked_body(body) for body in bodies])
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    @overload
+    def __getitem__(self, place: int) -> CheckedEnvelope: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Alike": ...
+
+    def __getitem__(self, place: int | slice) -> "CheckedEnvelope | Alike":
+        if isinstance(place, slice):
+            return Alike(self.row, self.payloads[place])
+        return self.row.with_content(self.payloads[place], self.row.headers)
+
+    def sizes(self) -> list[int]:
+        """The bytes of each message."""
+        headers = size_of(self.row.headers or "")
+        return [headers + size for size in map(len, self.payloads)]
+
+
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+
+
+def random_ids(count: int) -> list[str]:
+    """So many new ids."""
+    drawn = urandom(16 * count).hex()
+    return [
+        f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{_VARIANT[one[16]]}{one[17:20]}-{one[20:]}"
+        for one in (drawn[at : at + 32] for at in range(0, 32 * count, 32))
+    ]
+
 
 BACKDATED_SECONDS = 0.5
 CLOCK_SECONDS = 60.0

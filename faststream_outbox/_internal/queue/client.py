@@ -19,37 +19,34 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession, Rows, caller_connection
 from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, STATEMENT_TIMEOUT, DedicatedConnection
 from faststream_outbox._internal.connections.identity import Identity, Role
-from faststream_outbox._internal.connections.isolation import Isolation, begin
-from faststream_outbox._internal.events import Events, checked_events
+from faststream_outbox._internal.connections.transactions import Fate, Isolation, begin, commit
+from faststream_outbox._internal.events import Events
+from faststream_outbox._internal.events.emitter import checked_events
 from faststream_outbox._internal.events.event_log import Log, write_event_log
-from faststream_outbox._internal.janitor import Retention, checked_retention
-from faststream_outbox._internal.outage import Outage
+from faststream_outbox._internal.events.outage import Outage
+from faststream_outbox._internal.janitor import Retention, Upkeep, checked_retention
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.claimer import Claimer
 from faststream_outbox._internal.queue.options import WorkerOptions
-from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan
-from faststream_outbox._internal.queue.renewer import Renewer, renewal_of
+from faststream_outbox._internal.queue.plan import ClaimPlan
+from faststream_outbox._internal.queue.renewer import Renewer, named_in, refuse_lost, renewal_of
 from faststream_outbox._internal.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox._internal.queue.settler import Settler
-from faststream_outbox._internal.queue.upkeep import Upkeep
-from faststream_outbox._internal.queue.within import named_in, refuse_lost
 from faststream_outbox._internal.schema.given import check_tables
 from faststream_outbox._internal.schema.names import Names, quoted_name, schema_map_of
 from faststream_outbox._internal.service import Pulse, Service
-from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.queue_rows import LastIdRow, RenewedRow
-from faststream_outbox._internal.sql.rows import named
-from faststream_outbox._internal.uncertain import Fate, commit
-from faststream_outbox._internal.wakeup import NotifyMode
+from faststream_outbox._internal.sql.statements import named, statements
 from faststream_outbox._internal.wakeup.hint import Hint, HintReceiver
 from faststream_outbox._internal.wakeup.listener import Listener, listening
-from faststream_outbox._internal.wakeup.wakeups import Wakeups
+from faststream_outbox._internal.wakeup.wakeups import NotifyMode, Wakeups
 from faststream_outbox._internal.wakeup.watcher import Watcher
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.queue.worker import Worker
+
 
 logger = logging.getLogger("faststream_outbox")
 

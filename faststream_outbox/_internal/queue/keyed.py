@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from faststream_outbox._internal.outcomes.outcome import RELEASE
-from faststream_outbox._internal.queue.asking import Asking
+from faststream_outbox._internal.queue.asking import Asking, doubt_of_key
 from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.culprit import doubt_of_key
-from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan, Open
-from faststream_outbox._internal.queue.planning.horizon import Horizon
-from faststream_outbox._internal.queue.planning.keys import Key
-from faststream_outbox._internal.queue.planning.lanes import NO_LIMIT, Lane, places
+from faststream_outbox._internal.queue.keys import Horizon, Key
+from faststream_outbox._internal.queue.lanes import NO_LIMIT, Lane, places
+from faststream_outbox._internal.queue.plan import ClaimPlan, Open
 from faststream_outbox._internal.sql.queue_rows import ClaimedOfKeyRow, FoundKeyRow
-from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.sql.statements import column, named
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.queue.worker import Worker
+
 
 KEY_WINDOW = 500
 """Messages of a lane that are read for their keys at once."""

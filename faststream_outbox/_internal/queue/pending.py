@@ -3,19 +3,134 @@
 What fails is halved until the outcome that cannot be written is alone; that one is set apart with a pause of its
 own, and its neighbours go first. In an outage the whole kind pauses, instead of trying once per message.
 Pure bookkeeping on given times. Used by `settler`, one for each kind.
+
+Which statement writes outcomes of one kind, and with which values. Pure. Used by `settler`.
+
+What a failed settle statement means: the data's own fault, or an outage that passes.
+
+A message is set apart only where its data is the cause, and only after it was refused several times over some
+seconds, alone. A missing table, a missing right, a role that may not log in, an internal error: those
+say nothing about the message. Pure. Used by `settler` and `pending`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, assert_never
 
+from faststream_outbox._internal.outcomes.failure import Renderer, described, storable
+from faststream_outbox._internal.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
 from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.refusal import is_final
-from faststream_outbox._internal.queue.settling import Ended
 from faststream_outbox._internal.service import pause_after
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.queue.worker import Worker
+
+
+Ended = tuple[Claim, FinalOutcome]
+"""A claim, and the outcome to be written."""
+
+
+def kind_of(items: Sequence[Ended]) -> type[FinalOutcome]:
+    """The kind of outcomes that are all of one kind."""
+    _, outcome = items[0]
+    return type(outcome)
+
+
+def settling(
+    items: Sequence[Ended], *, keeps_dead: bool, renderer: Renderer | None = None
+) -> tuple[str, dict[str, Any]] | None:
+    """The statement's name and values; None where there is nothing to write. All outcomes are of one kind."""
+    _, outcome = items[0]
+    values = _leases(items)
+    match outcome:
+        case Done():
+            return "settle_done", values
+        case Retry():
+            values["delays"] = [item.delay for _, item in items if isinstance(item, Retry)]
+            values["attempts"] = [int(item.counts) for _, item in items if isinstance(item, Retry)]
+            return "settle_retry", values
+        case Release():
+            values["uncounted"] = [int(not item.counts) for _, item in items if isinstance(item, Release)]
+            return "settle_release", values
+        case Dead():
+            return ("settle_dead", values | _verdicts(items, renderer)) if keeps_dead else ("settle_done", values)
+        case Settled():
+            return None
+        case _:
+            assert_never(outcome)
+
+
+def setting_apart(item: Ended, error: BaseException) -> dict[str, Any]:
+    """The values that set a message apart whose outcome was refused."""
+    _, outcome = item
+    # Not the outcome's own text: it may hold an error whose rendering raises.
+    if isinstance(outcome, Dead):
+        reason = f"{_said(outcome.reason)}; dead letter refused: {error!r}"
+    else:
+        reason = f"{type(outcome).__name__} refused: {error!r}"
+    return _leases([item]) | {"reasons": [storable(reason, 1000)]}
+
+
+def written_before(number: int, outcome: FinalOutcome, stays: Mapping[int, bool]) -> bool:
+    """Whether an earlier try wrote it before its answer was lost; `stays` says which rows exist, and are held."""
+    if isinstance(outcome, Retry | Release):
+        return not stays.get(number)
+    return number not in stays
+
+
+def _said(reason: object) -> str:
+    try:
+        return str(reason)
+    except Exception as problem:  # noqa: BLE001 - an object of the user's; storing a failure must not fail
+        return f"{type(reason).__name__} ({type(problem).__name__} while rendering it)"
+
+
+def _leases(items: Sequence[Ended]) -> dict[str, Any]:
+    return {
+        "ids": [claim.id for claim, _ in items],
+        "tokens": [claim.acquired_token for claim, _ in items],
+    }
+
+
+def _verdicts(items: Sequence[Ended], renderer: Renderer | None) -> dict[str, list[Any]]:
+    dead = [(claim, outcome) for claim, outcome in items if isinstance(outcome, Dead)]
+    failures = [described(outcome.error, renderer) for _, outcome in dead]
+    return {
+        "attempts": [int(claim.was_started) for claim, _ in dead],
+        "reasons": [storable(_said(outcome.reason), 64) for _, outcome in dead],
+        "exceptions": [failure.exception for failure in failures],
+        "error_types": [failure.error_type for failure in failures],
+        "error_messages": [failure.error_message for failure in failures],
+        "tracebacks": [failure.traceback for failure in failures],
+    }
+
+
+APART_TIMES = 5
+APART_SECONDS = 3.0
+
+# Triggered actions, cardinality, data, integrity, triggered changes, routines, check options, limits, PL/pgSQL's RAISE.
+_DATA = ("09", "21", "22", "23", "27", "2F", "38", "39", "44", "54", "P0")
+
+
+def is_fault_of_data(error: BaseException) -> bool:
+    """Whether the row, or what was to be written to it, is to blame; of an error that is not about connecting."""
+    state = getattr(error, "sqlstate", None)
+    if isinstance(state, str):
+        return state[:2] in _DATA
+    # The driver could not even write the values down.
+    return isinstance(error, ValueError | OverflowError)
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether somebody else has locked one of the rows."""
+    return getattr(error, "sqlstate", None) == "55P03"
+
+
+def is_final(refusals: int, seconds: float) -> bool:
+    """Whether what was refused so often, over so long a time, will be refused for ever."""
+    return refusals >= APART_TIMES and seconds >= APART_SECONDS
+
 
 MOST_PER_STATEMENT = 1000
 LONGEST_BREATH = 0.1

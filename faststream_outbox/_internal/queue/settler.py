@@ -18,16 +18,24 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
 from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.pending import Apart, Pending
-from faststream_outbox._internal.queue.refusal import is_fault_of_data, is_locked
-from faststream_outbox._internal.queue.settling import Ended, kind_of, setting_apart, settling, written_before
+from faststream_outbox._internal.queue.pending import (
+    Apart,
+    Ended,
+    Pending,
+    is_fault_of_data,
+    is_locked,
+    kind_of,
+    setting_apart,
+    settling,
+    written_before,
+)
 from faststream_outbox._internal.service import Pulse
-from faststream_outbox._internal.sql import Statements
 from faststream_outbox._internal.sql.queue_rows import RemainingRow
-from faststream_outbox._internal.sql.rows import named
+from faststream_outbox._internal.sql.statements import Statements, named
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.queue.worker import Worker
+
 
 SAY_AGAIN_SECONDS = 30.0
 """An outage that goes on is reported again after this time, then after twice that time, and so on."""

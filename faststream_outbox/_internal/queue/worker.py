@@ -15,15 +15,13 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.outcomes.apart import apart
-from faststream_outbox._internal.outcomes.limited import limited
+from faststream_outbox._internal.outcomes.calling import apart, limited
 from faststream_outbox._internal.outcomes.outcome import RELEASE, FinalOutcome, Outcome, Release, Retry
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.client import OutboxClient
-from faststream_outbox._internal.queue.executor import Executor
+from faststream_outbox._internal.queue.executor import Executor, Ready
 from faststream_outbox._internal.queue.options import WorkerOptions, checked_options, checked_queues
-from faststream_outbox._internal.queue.planning.claim_plan import ClaimPlan
-from faststream_outbox._internal.queue.ready import Ready
+from faststream_outbox._internal.queue.plan import ClaimPlan
 from faststream_outbox._internal.service import LONGEST_PAUSE, STUCK_SECONDS, pause_after
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.errors import WrongEventLoop

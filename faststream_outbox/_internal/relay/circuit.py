@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from random import random
 
-from faststream_outbox._internal.events.repeats import FIRST_SILENCE, LONGEST_SILENCE
+from faststream_outbox._internal.events.outage import FIRST_SILENCE, LONGEST_SILENCE
 from faststream_outbox._internal.service import pause_after
 
 FIRST_PAUSE = 0.1

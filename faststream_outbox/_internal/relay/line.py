@@ -3,10 +3,16 @@
 Gets claims or deliveries, sends their messages in waves, and answers with one outcome for each: done after the
 broker's confirm and not before, dead where the broker refuses the message itself. While the broker is down, batches
 wait here, and the engine renews their leases; nothing is counted. Called by the engines, made by `relay`.
+
+Which messages of a batch may be sent at the same time: pure decisions.
+
+Of each key one at a time, each after the confirm of the one before; what has no key all at once. A key whose message
+was not taken stops there, and the rest of the batch goes on. Used by `line`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, assert_never
 
@@ -15,10 +21,68 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.outcome import DONE, REJECTED, RELEASE, Dead, Outcome, Retry
 from faststream_outbox._internal.queue.options import OnDead
 from faststream_outbox._internal.relay.circuit import Circuit
-from faststream_outbox._internal.relay.message import Received, RelayMessage, received
-from faststream_outbox._internal.relay.transport import Refused, Result, Sent, Transport, Unavailable
-from faststream_outbox._internal.relay.waves import Waves
+from faststream_outbox._internal.relay.transport import (
+    Received,
+    Refused,
+    RelayMessage,
+    Result,
+    Sent,
+    Transport,
+    Unavailable,
+    received,
+)
 from faststream_outbox.errors import BrokerUnavailable, WrongResults
+
+Lane = deque[int]
+
+
+class Waves:
+    """A batch on its way, by the places of its messages; `whole` for a transport that keeps the order by itself."""
+
+    def __init__(self, keys: Sequence[Hashable | None], *, whole: bool = False) -> None:
+        lanes: dict[Hashable, Lane] = {}
+        self._lane_of: list[Lane] = []
+        for place, key in enumerate(keys):
+            # What has no key has a lane of its own; no key is an int.
+            lane = lanes.setdefault(place if key is None else (key,), deque())
+            lane.append(place)
+            self._lane_of.append(lane)
+        self._live: list[Lane] = list(lanes.values())
+        self._held: dict[int, Lane] = {}
+        self._whole = whole
+
+    def next(self) -> list[int]:
+        """The places to send now, in the order of the batch; empty when there are none."""
+        wave: list[int] = []
+        for lane in self._live:
+            if self._whole:
+                wave.extend(lane)
+                lane.clear()
+            else:
+                wave.append(lane.popleft())
+        self._live = [lane for lane in self._live if lane]
+        wave.sort()
+        return wave
+
+    def hold(self, places: Iterable[int]) -> None:
+        """These were not taken: their keys stop in front of them, until `resume`."""
+        for place in sorted(places, reverse=True):
+            lane = self._lane_of[place]
+            lane.appendleft(place)
+            self._held[id(lane)] = lane
+        self._live = [lane for lane in self._live if id(lane) not in self._held]
+
+    def resume(self) -> None:
+        """Let the keys go on that were stopped by `hold`."""
+        self._live += self._held.values()
+        self._held = {}
+
+    def end(self, place: int) -> None:
+        """This one is dealt with, and nothing of its key may follow in this batch."""
+        self._lane_of[place].clear()
+        self._live = [lane for lane in self._live if lane]
+        self._held = {number: lane for number, lane in self._held.items() if lane}
+
 
 PATIENCE_SECONDS = 5.0
 """How long a broker may take to answer, or to start, before that is reported."""

@@ -6,7 +6,7 @@ from faststream_outbox._internal.log.options import MAX_DEFERRED, ReadOptions, S
 from faststream_outbox._internal.options import check_choice, check_count, check_seconds, checked_flag
 from faststream_outbox._internal.outcomes.retry import DEFAULT_RETRY, check_strategy
 from faststream_outbox._internal.queue.options import OnDead, WorkerOptions
-from faststream_outbox._internal.relay.cloudevents import Envelope, check_envelope
+from faststream_outbox._internal.relay.transport import Envelope, check_envelope
 from faststream_outbox.errors import InvalidOption
 
 CRASH_LIMIT = 100

@@ -11,16 +11,15 @@ from typing import Literal
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.admin.lag import lags
+from faststream_outbox._internal.log.admin.positions import lags
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.relay.line import Line
 from faststream_outbox._internal.relay.relay import Relay
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import statements
-from faststream_outbox._internal.sql.overview_log_rows import OldestOfGroup
+from faststream_outbox._internal.sql.overview_rows import OldestOfGroup
 from faststream_outbox._internal.sql.queue_rows import OldestOfQueue
-from faststream_outbox._internal.sql.rows import named
+from faststream_outbox._internal.sql.statements import named, statements
 
 TIMEOUT = 5.0
 """Seconds that the question may take."""

@@ -1,6 +1,10 @@
 """From `to=` to transports: a publisher of FastStream's, a transport, or a mapping from URI schemes to brokers.
 
 What cannot work is refused here, at the line that registers the relay, with what to do. Called by `make`.
+
+URIs of topics as addresses of other brokers: `kafka://orders/order-1` is topic `orders`, key `order-1`.
+
+Pure functions. Used by `target` and the transports.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,18 +12,42 @@ from importlib import import_module
 from typing import Any
 
 from faststream_outbox._internal.relay.brokers.publishing import Address, Publishing
-from faststream_outbox._internal.relay.confirming import family
+from faststream_outbox._internal.relay.gate import family
 from faststream_outbox._internal.relay.transport import Transport
-from faststream_outbox._internal.relay.uri import address_of, checked_scheme
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
+SEPARATOR = "://"
+
+
+def scheme_of(uri: str) -> str | None:
+    """The scheme of a URI, if it has one."""
+    scheme, found, _ = uri.partition(SEPARATOR)
+    return scheme.lower() if found else None
+
+
+def address_of(uri: str) -> tuple[str, str]:
+    """The place that a URI names, and the rest behind its first slash: a key, or a routing key."""
+    _, _, rest = uri.partition(SEPARATOR)
+    place, _, key = rest.partition("/")
+    return place, key.replace("%2F", "/").replace("%25", "%")
+
+
+def checked_scheme(scheme: object) -> str:
+    """`scheme` as the name of one, without what follows it."""
+    if not isinstance(scheme, str) or not scheme or not scheme.replace("+", "").replace("-", "").isalnum():
+        msg = f"A relay by URI takes schemes such as 'kafka' or 'amqp', not {scheme!r}: to={{'kafka': kafka_broker}}."
+        raise InvalidOption(msg)
+    return scheme.lower()
+
+
 _TRANSPORTS = {
-    "nats": "NatsTransport",
-    "rabbit": "RabbitTransport",
-    "redis": "RedisTransport",
-    "kafka": "KafkaTransport",
-    "confluent": "ConfluentTransport",
+    "nats": ("nats", "NatsTransport"),
+    "rabbit": ("rabbit", "RabbitTransport"),
+    "redis": ("redis", "RedisTransport"),
+    "kafka": ("kafka", "KafkaTransport"),
+    "confluent": ("kafka", "ConfluentTransport"),
 }
+"""By family of FastStream's brokers: the module of `brokers`, and the class. Imported when one is made."""
 _ROUTES = (
     "to= is a publisher (nats.publisher('orders', stream='shop')), a transport (an object with start, stop and send), "
     "or a mapping from schemes to brokers ({'kafka': kafka_broker})"
@@ -78,7 +106,7 @@ def _publishing(to: Any, address: Callable[[str], Address] | None) -> Transport:
             "Leave out batch=True: the relay sends many at once by itself."
         )
         raise InvalidOption(msg)
-    made: Transport = getattr(import_module(f"faststream_outbox._internal.relay.brokers.{name}"), _TRANSPORTS[name])(
-        None if publisher is not None else to, publisher, address
-    )
+    module, kind = _TRANSPORTS[name]
+    make = getattr(import_module(f"faststream_outbox._internal.relay.brokers.{module}"), kind)
+    made: Transport = make(None if publisher is not None else to, publisher, address)
     return made

@@ -13,11 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from faststream_outbox._internal.schema.catalog import read
 from faststream_outbox._internal.schema.compare import Difference, compare
-from faststream_outbox._internal.schema.inbox_table import make_inbox_table
-from faststream_outbox._internal.schema.line import one_line
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox._internal.schema.shape import described
-from faststream_outbox._internal.schema.tables import make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.tables import make_dlq_table, make_inbox_table, make_outbox_table
+from faststream_outbox._internal.text import one_line
 from faststream_outbox.errors import InvalidOption, SchemaMismatch
 
 # What a claim writes: an index on one of these would move on every claim.

@@ -8,9 +8,8 @@ from functools import cache
 
 from sqlalchemy import MetaData, Table
 
-from faststream_outbox._internal.schema.inbox_table import make_inbox_table
 from faststream_outbox._internal.schema.log_tables import LogTables
-from faststream_outbox._internal.schema.tables import make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.tables import make_dlq_table, make_inbox_table, make_outbox_table
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 
 

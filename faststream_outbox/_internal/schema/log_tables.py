@@ -31,7 +31,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
 
-from faststream_outbox._internal.schema.fillfactor import set_fillfactor
 from faststream_outbox._internal.schema.names import (
     check_metadata,
     check_name,
@@ -40,7 +39,7 @@ from faststream_outbox._internal.schema.names import (
     quoted,
     quoted_name,
 )
-from faststream_outbox._internal.schema.tables import NAME_LENGTH
+from faststream_outbox._internal.schema.tables import NAME_LENGTH, set_fillfactor
 from faststream_outbox.errors import InvalidOption
 
 URI_LENGTH = 1024

@@ -20,8 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import Constraint
 
-from faststream_outbox._internal.schema.fillfactor import fillfactor_of
 from faststream_outbox._internal.schema.names import DIALECT, quoted
+from faststream_outbox._internal.schema.tables import fillfactor_of
 
 _sql = DIALECT.statement_compiler(DIALECT, None)
 

@@ -4,7 +4,20 @@ The package never creates or alters them by itself. No index mentions a lease co
 filled to less than half when rows are inserted, so that claiming a message is a HOT update: it
 touches no index, and the row's second version finds room on the same page. Rows of a queue are
 short-lived, so the space is cheap.
+
+The table of receipts, on the caller's own MetaData, for Alembic or `create_all`.
+
+A row says that the effects of one message, from one source, for one consumer, are in this database: it was committed
+together with them. The primary key is what decides; the index by time is for retention alone. `response` is what the
+handler answered, where that is kept. The package never creates or alters the table by itself.
+
+How full the pages of a table are made, as a part of CREATE TABLE that `create_all` and Alembic's migrations carry.
+
+SQLAlchemy 2.1 has an option for it. 2.0 has none, but writes what it is given as the access method as it is, and that
+stands just before. Used by the factories of tables and by whoever describes one.
 """
+
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -23,9 +36,29 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
+from sqlalchemy.dialects.postgresql.base import PGDialect
 
-from faststream_outbox._internal.schema.fillfactor import set_fillfactor
 from faststream_outbox._internal.schema.names import check_metadata, check_name, checked_identifier, index_name
+
+_INFO = "faststream_outbox_fillfactor"
+_OPTIONS_OF_TABLES: Any = dict(PGDialect.construct_arguments or ())[Table]
+
+
+def set_fillfactor(table: Table, percent: int) -> None:
+    """Have pages filled so far: the rest is room for new versions of rows."""
+    table.info[_INFO] = percent
+    options = table.dialect_options["postgresql"]
+    if "with" in _OPTIONS_OF_TABLES:
+        options["with"] = {"fillfactor": percent}
+    else:
+        options["using"] = f"heap WITH (fillfactor = {percent})"
+
+
+def fillfactor_of(table: Table) -> int | None:
+    """How far pages are to be filled; None is PostgreSQL's own choice."""
+    percent: int | None = table.info.get(_INFO)
+    return percent
+
 
 NAME_LENGTH = 255
 FILLFACTOR = 45
@@ -133,4 +166,31 @@ def make_dlq_table(metadata: MetaData, table_name: str = "outbox_dlq") -> Table:
     columns = table.c
     Index(index_name(metadata, name, "queue_failed_idx"), columns.queue, columns.failed_at)
     Index(index_name(metadata, name, "key_idx"), columns.queue, columns.key, postgresql_where=columns.key.is_not(None))
+    return table
+
+
+SOURCE_LENGTH = 1024
+_SUFFIXES = ("_received_idx",)
+
+
+def make_inbox_table(metadata: MetaData, table_name: str = "inbox") -> Table:
+    """Describe the receipts' table on `metadata`, under its schema and naming convention.
+
+    metadata: yours, so that your migrations know the table.
+    table_name: one table holds the receipts of any number of consumers.
+    """
+    check_metadata(metadata, "make_inbox_table")
+    name = checked_identifier(table_name, _SUFFIXES)
+    table = Table(
+        name,
+        metadata,
+        Column("consumer", String(NAME_LENGTH), primary_key=True),
+        Column("source", String(SOURCE_LENGTH), primary_key=True),
+        Column("message_id", String(NAME_LENGTH), primary_key=True),
+        Column("received_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        Column("response", LargeBinary, nullable=True),
+        Column("response_type", String(NAME_LENGTH), nullable=True),
+        Column("response_headers", JSONB, nullable=True),
+    )
+    Index(index_name(metadata, name, "received_idx"), table.c.received_at)
     return table

@@ -4,30 +4,78 @@ Puts a backend in memory and a producer for it in the place of the broker's own.
 before it returns, due time or not, and raises what the handler raised. With `run_loops=True` loops run on tables in
 memory, for queues the engine's own, and time can be advanced. One suite runs the same scenarios in both ways and on
 PostgreSQL. FastStream finds it through `registration`.
+
+A broker's backend on tables in memory, in the place of its database. Made by the test broker.
+
+Queues are read by the engine's own workers, through the client in memory. Topics are handed to subscribers as they are
+published, or by the loops of the test broker, so that no subscriber has a worker for them.
 """
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, cast, overload
+from typing import Any, NoReturn, cast, overload
 from unittest.mock import patch
 
+from faststream.exceptions import IncorrectState
+
 from faststream_outbox._internal.broker._faststream import EnterType, TestBroker, change_producer
-from faststream_outbox._internal.broker.backend import replaced
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig, replaced
 from faststream_outbox._internal.broker.broker import OutboxBroker
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
 from faststream_outbox._internal.broker.publisher import OutboxPublisher
 from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.recorder import record
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.memory.client import FakeOutboxClient, MemoryDatabase
 from faststream_outbox._internal.queue.worker import Worker
-from faststream_outbox._internal.testing.backend import MemoryBackend
-from faststream_outbox._internal.testing.immediate import Immediate
+from faststream_outbox._internal.testing.delivering import Immediate, TopicLoops
 from faststream_outbox._internal.testing.producer import FakeProducer
-from faststream_outbox._internal.testing.topic_loops import TopicLoops
+
+_NO_GROUPS = (
+    "The test broker keeps no groups that operators could change. Look at broker.fake_client.parked, "
+    "and put groups elsewhere with broker.fake_client.seek(…)."
+)
+
+
+class MemoryBackend:
+    """Queues and topics in memory."""
+
+    reaches_other_brokers = False
+    relay_ages = None
+
+    def __init__(self, client: FakeOutboxClient) -> None:
+        self._client = client
+
+    @property
+    def client(self) -> FakeOutboxClient:
+        """The client in memory."""
+        return self._client
+
+    @property
+    def groups(self) -> NoReturn:
+        """Refused: there are none."""
+        raise IncorrectState(_NO_GROUPS)
+
+    @property
+    def parked(self) -> NoReturn:
+        """Refused: `fake_client.parked` has them."""
+        raise IncorrectState(_NO_GROUPS)
+
+    def make_topic_worker(
+        self, groups: Sequence[Group], handle: Any, *, options: ReadOptions, members: int, batch: bool, name: str
+    ) -> None:
+        """None: messages of topics come without one."""
+
+    def conflicted(self, *, reads_topic: bool) -> None:
+        """Transactions in memory are never in conflict; a test may say that one was."""
+        self._client.isolation.doubt()
+
+    async def validate_schema(self, *, check_autovacuum: bool, check_rights: bool) -> None:
+        """Tables in memory are as they should be."""
 
 
 class TestOutboxBroker(TestBroker[OutboxBroker, EnterType], broker=OutboxBroker):

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from faststream.exceptions import SubscriberNotFound
 from faststream.response import Response
 
+from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.broker import OutboxBroker
-from faststream_outbox._internal.broker.config import OutboxBrokerConfig
 from faststream_outbox._internal.broker.message import Received
 from faststream_outbox._internal.broker.producer import OutboxProducer, Rows
 from faststream_outbox._internal.broker.response import OutboxPublishCommand
 from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
-from faststream_outbox._internal.broker.topic import check_log_tables
-from faststream_outbox._internal.broker.topic_message import reporting
+from faststream_outbox._internal.broker.topic import check_log_tables, reporting
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.message import OutboxMessage as TopicMessage
@@ -24,10 +23,9 @@ from faststream_outbox._internal.memory.client import FakeOutboxClient
 from faststream_outbox._internal.memory.log import MemoryLog, UnleasedBatchRun
 from faststream_outbox._internal.memory.transaction import Opened
 from faststream_outbox._internal.memory.writer import Appended, MemoryWriter
-from faststream_outbox._internal.overview.unprocessed import Unprocessed
+from faststream_outbox._internal.publish.put import Unprocessed
 from faststream_outbox._internal.publish.rows import checked_batch, insertion
-from faststream_outbox._internal.testing.immediate import Immediate
-from faststream_outbox._internal.testing.subscribers import subscribers
+from faststream_outbox._internal.testing.delivering import Immediate, subscribers
 from faststream_outbox._internal.wakeup.after_commit import call_after_commit
 from faststream_outbox.errors import SessionRequired
 

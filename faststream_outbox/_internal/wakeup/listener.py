@@ -20,7 +20,7 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.types import ListenerDeaf, ListenerLost, ListenerReady
 from faststream_outbox._internal.schema.names import AnyNames
 from faststream_outbox._internal.service import FIRST_PAUSE, Pulse, retrying
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 
 PROBE_INTERVAL = 15.0
 """After so many seconds of silence the server is asked whether it is still there."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox import NoRetry
-from faststream_outbox._internal.queue.admin.dead_letters import DeadLetters, Replay, Selection
+from faststream_outbox._internal.queue.dead_letters import DeadLetters, Replay, Selection
 from tests.broker.conformance.ways import Seen, Way
 
 EVERYTHING = Selection(everything=True)

@@ -32,8 +32,8 @@ from faststream_outbox import (
 )
 from faststream_outbox._internal.broker.options import PublisherOptions, SubscriberOptions
 from faststream_outbox._internal.log.admin.groups import Groups
+from faststream_outbox._internal.log.admin.parked import Parking
 from faststream_outbox._internal.log.admin.partitions import Partitions
-from faststream_outbox._internal.log.deferral.parked import Parking
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, Worker
 from faststream_outbox.testing import fake_session

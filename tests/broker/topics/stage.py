@@ -8,7 +8,7 @@ from sqlalchemy import Table, insert, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox._internal.log.deferral.parked import DeferredMessage
+from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.errors import UnknownName
 from faststream_outbox.log import Outbox

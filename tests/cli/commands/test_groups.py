@@ -6,7 +6,7 @@ import pytest
 
 from faststream_outbox._internal.cli.commands import parked
 from faststream_outbox._internal.cli.commands.groups import parsed_place
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor
 from tests.cases import case
 from tests.cli.stage import Stage
 

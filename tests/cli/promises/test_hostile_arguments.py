@@ -79,7 +79,7 @@ ALL = [*commands()]
 @pytest.fixture(autouse=True)
 def unserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard is made, and not served."""
-    monkeypatch.setattr("faststream_outbox._internal.dashboard.serve", lambda *_: None)
+    monkeypatch.setattr("faststream_outbox._internal.dashboard.dashboard", lambda *_: None)
     monkeypatch.delenv("EDITOR", raising=False)
     monkeypatch.delenv("VISUAL", raising=False)
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from faststream_outbox._internal.cli.commands.status import process_grid, process_named
 from faststream_outbox._internal.cli.printing import plain
-from faststream_outbox._internal.cli.views.processes import process_grid, process_named
 from faststream_outbox.overview import Process
 
 PROCESS = Process("c1af7b08", "web-1", 42, ("claim", "settle"), (7, 8), datetime(2026, 11, 17, tzinfo=UTC), 3, 0)

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql import Statement, _compiled
+from faststream_outbox._internal.sql.statements import Statement, _compiled
 from tests.publish.ways import plain
 
 pytestmark = pytest.mark.slow

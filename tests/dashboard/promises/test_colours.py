@@ -2,7 +2,7 @@
 
 import re
 
-from faststream_outbox._internal.dashboard.assets import assets
+from faststream_outbox._internal.dashboard.rendering import assets
 from tests.cases import each
 from tests.docs.test_pictures import contrast
 

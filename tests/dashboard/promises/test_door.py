@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
-from faststream_outbox._internal.dashboard.assets import assets
 from faststream_outbox._internal.dashboard.guard import LARGEST_FORM
+from faststream_outbox._internal.dashboard.rendering import assets
 from faststream_outbox._internal.dashboard.screens import FORMS, SCREENS
 from faststream_outbox.dashboard import Action, Audit, BasicAuth, User
 from tests.dashboard.place import Place

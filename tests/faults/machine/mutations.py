@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from faststream_outbox._internal import sql as package_sql
+from faststream_outbox._internal.sql import statements as package_sql
 
 Source = Mapping[str, tuple[str, str]]
 
@@ -68,7 +68,7 @@ def bound_without_transactions() -> None:
 
 def no_grace() -> None:
     """A claim starts where the last one ended, although publishers overlap."""
-    from faststream_outbox._internal.queue.planning import lanes
+    from faststream_outbox._internal.queue import lanes
 
     if not lanes.GRACE:
         raise NothingToChange("lanes have no GRACE")

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox._internal.queue.planning.lanes import GRACE
+from faststream_outbox._internal.queue.lanes import GRACE
 from tests.faults.machine.cast import Cast
 from tests.faults.machine.history import BEAT, STARTED, Event, read
 from tests.faults.machine.part import MEMBER, RELAY, WORKER

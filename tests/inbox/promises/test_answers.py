@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
-from faststream_outbox._internal.inbox.replay import answer_of, response_of
+from faststream_outbox._internal.inbox.middleware import answer_of, response_of
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.inbox import Answer

@@ -14,7 +14,7 @@ from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import Cursor, OutboxMessage
 from tests.log.opened import Collector, delivered, drain

@@ -11,7 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.admin import floor, retention, retention_lock
+from faststream_outbox._internal.log.admin import partitions as floor
+from faststream_outbox._internal.log.admin import partitions as retention_lock
+from faststream_outbox._internal.log.admin import retention
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox._internal.sql.log_admin_rows import DeletedSlice, DeletedTicks

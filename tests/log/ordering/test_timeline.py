@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from faststream_outbox._internal.log.ordering import timeline as module
 from faststream_outbox._internal.log.ordering.timeline import Tick, Timeline, window
-from faststream_outbox._internal.log.sharing.spans import BEGINNING, Cursor
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor
 from tests.log.rig import LogRig
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.events.types import SequenceAdvanced
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import OutboxError
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage

@@ -12,7 +12,7 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from faststream_outbox._internal.log.batch import Batch
+from faststream_outbox._internal.log.member import Batch
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.leases import Group

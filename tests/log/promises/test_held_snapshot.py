@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from tests.log.by_hand import statement, values
 from tests.log.rig import LogRig
 from tests.sql.plans import nodes

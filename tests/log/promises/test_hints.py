@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.log.channel import NewTick, said
-from faststream_outbox._internal.log.sharing.calls import EVERYBODY, Call, Calls, call_in, changed
+from faststream_outbox._internal.log.sharing.calls import EVERYBODY, Call, Calls, NewTick, call_in, changed, said
 from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor
 from tests.cases import each
 from tests.log.rig import LogRig
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.rig import LogRig
 from tests.waiting import eventually

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox._internal.log.sharing.wanted import as_filters
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.log.sharing.slots import as_filters
+from faststream_outbox._internal.sql.statements import statements
 from tests.log.opened import Collector
 from tests.log.rig import LogRig
 

@@ -15,7 +15,7 @@ from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.opened import drain
 from tests.log.rig import LogRig
@@ -46,7 +46,7 @@ class Transfer:
 
 @pytest.fixture(autouse=True)
 def strikes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox._internal.log.unreadable.STRIKE_SECONDS", 0.0)
+    monkeypatch.setattr("faststream_outbox._internal.log.fetcher.STRIKE_SECONDS", 0.0)
 
 
 class Seen:

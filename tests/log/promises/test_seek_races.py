@@ -12,10 +12,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.admin import retention, retention_lock
-from faststream_outbox._internal.log.deferral.blocked import DEFERRED, RETRY, Deferral, as_columns
+from faststream_outbox._internal.log.admin import partitions as retention_lock
+from faststream_outbox._internal.log.admin import retention
+from faststream_outbox._internal.log.blocked import DEFERRED, RETRY, Deferral, as_columns
 from faststream_outbox._internal.log.sharing.leases import moves
-from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import Cursor
 from tests.log.admin.test_positions import put_at

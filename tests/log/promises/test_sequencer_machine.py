@@ -18,7 +18,7 @@ from sqlalchemy import URL, Engine, MetaData
 
 from faststream_outbox._internal.log.append import append_sync
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.log import LogTables, OutboxMessage, make_log_tables
 from tests.publish.ways import plain
 

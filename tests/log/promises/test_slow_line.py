@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig

@@ -11,7 +11,7 @@ from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome, Retry
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig, covers
@@ -135,10 +135,13 @@ async def test_members_share_every_slot_once(rig: LogRig, members: int) -> None:
 
 async def test_members_that_join_at_once_share_every_slot_once(rig: LogRig) -> None:
     readers = [await rig.reader(outbox=await rig.another()) for _ in range(6)]
-    for _ in range(4):
+    # Who comes while another writes leaves what that one has locked to a later round.
+    for _ in range(20):
         await asyncio.gather(*(reader.join() for reader in readers))
         assert covers(await rig.spans())
-    assert sum(reader.leases.size for reader in readers) == 256
+        if (held := sum(reader.leases.size for reader in readers)) == 256:
+            break
+    assert held == 256
 
 
 async def test_slots_of_a_dead_member_are_all_taken_however_many_are_left(rig: LogRig) -> None:

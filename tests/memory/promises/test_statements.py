@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from faststream_outbox._internal.sql import _source
+from faststream_outbox._internal.sql.statements import _source
 from tests.memory.promises.test_contract import publish
 from tests.memory.statement_values import DEATH, held, lanes, message
 from tests.memory.two_tables import FILE_OF, FILES, Two

@@ -13,8 +13,8 @@ import sys
 from prometheus_client import CollectorRegistry
 from faststream_outbox import events
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
-from faststream_outbox._internal.metrics.sample import Reading
-from faststream_outbox._internal.metrics.sampled_series import QUEUE_READY
+from faststream_outbox._internal.metrics.sampler import Reading
+from faststream_outbox._internal.metrics.series import QUEUE_READY
 
 recorder = PrometheusRecorder(registry=CollectorRegistry(), sample_every=15)
 for event in (

@@ -206,7 +206,7 @@ async def test_d06_a_dead_letter_that_is_refused_parks_the_message(
     driver_rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = driver_rig
-    monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 0.1)
+    monkeypatch.setattr("faststream_outbox._internal.queue.pending.APART_SECONDS", 0.1)
 
     async def handle(claim: Claim) -> Done:
         if claim.payload == b"a":

@@ -116,7 +116,7 @@ class TestRefused:
         self, rig: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Poison hurts only itself, also where the table has a rule of its own."""
-        monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 0.1)
+        monkeypatch.setattr("faststream_outbox._internal.queue.pending.APART_SECONDS", 0.1)
         await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
         worker = rig.worker(failing, retry_strategy=NoRetry(), max_workers=10)
         await rig.put("a", "poison", "b", "c")
@@ -141,7 +141,7 @@ class TestRefused:
             return await fetch(connection, statement, values)  # type: ignore[arg-type]
 
         monkeypatch.setattr(DedicatedConnection, "fetch", breaking)
-        monkeypatch.setattr("faststream_outbox._internal.queue.refusal.APART_SECONDS", 0.1)
+        monkeypatch.setattr("faststream_outbox._internal.queue.pending.APART_SECONDS", 0.1)
         await rig.sql("alter table {d} add constraint none_at_all check (false)")
         await rig.work(failing, retry_strategy=NoRetry())
         await rig.put("a")

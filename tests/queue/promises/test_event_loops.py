@@ -12,7 +12,7 @@ from sqlalchemy.pool import NullPool
 from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
 from tests.waiting import eventually

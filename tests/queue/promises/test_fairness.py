@@ -94,7 +94,7 @@ class TestPriorities:
         assert 9 in order.priorities[:1000]
 
     async def test_low_ones_get_through_a_flood_of_high_ones(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("faststream_outbox._internal.queue.planning.lanes.PATIENCE", 0.01)
+        monkeypatch.setattr("faststream_outbox._internal.queue.lanes.PATIENCE", 0.01)
         order = Order()
         flood = "insert into {t} (queue, payload, priority) select 'orders', '', 5 from generate_series(1, 3000)"
         await rig.sql(flood)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.queue.planning.lanes import BEGINNING
+from faststream_outbox._internal.queue.lanes import BEGINNING
 from faststream_outbox.queue import DONE, Claim, Done
 from tests.queue.rig import Cost, Rig
 

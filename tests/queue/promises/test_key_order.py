@@ -11,8 +11,8 @@ from sqlalchemy import text
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.queue.planning.claim_plan import TRY_AGAIN_SECONDS
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.queue.plan import TRY_AGAIN_SECONDS
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry, Selection
 from tests.queue.rig import POLLING, QUIET_SECONDS, Rig

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.queue.planning.lanes import BEGINNING, GRACE
-from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.queue.lanes import BEGINNING, GRACE
+from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, Retry
 from tests.queue.rig import Rig
 from tests.waiting import eventually

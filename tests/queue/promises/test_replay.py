@@ -182,7 +182,7 @@ class TestRate:
             slept.append(seconds)
             await sleep(0)
 
-        monkeypatch.setattr("faststream_outbox._internal.queue.admin.dead_letters.asyncio.sleep", counted)
+        monkeypatch.setattr("faststream_outbox._internal.queue.dead_letters.asyncio.sleep", counted)
         return slept
 
     async def test_without_one_there_is_no_pause(self, rig: Rig, pauses: list[float]) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from faststream_outbox._internal.queue.planning.lanes import PATIENCE, Lane, shares
+from faststream_outbox._internal.queue.lanes import PATIENCE, Lane, shares
 from tests.cases import each
 
 on_a_busy_machine = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.publish import cancel_timer, cancel_timer_sync
 from faststream_outbox.queue import DONE, Claim, ConstantRetry, Outcome, Retry

@@ -13,8 +13,7 @@ from faststream.rabbit import ExchangeType, RabbitBroker, RabbitExchange, Rabbit
 from faststream.rabbit.annotations import RabbitMessage
 
 from faststream_outbox._internal.relay.brokers.rabbit import REOPEN_SECONDS, RabbitTransport
-from faststream_outbox._internal.relay.message import RelayMessage
-from faststream_outbox._internal.relay.transport import SENT, Refused
+from faststream_outbox._internal.relay.transport import SENT, Refused, RelayMessage
 from faststream_outbox.events import Died
 from tests.broker.topics.stage import Stage
 from tests.relay.publishing import is_empty, own_id, publish

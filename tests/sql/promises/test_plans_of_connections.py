@@ -11,7 +11,7 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.sql import Statement, statements
+from faststream_outbox._internal.sql.statements import Statement, statements
 from tests.sql.asked import Question, questions, rounds
 from tests.sql.promises.test_plans_of_sessions import NAMES
 from tests.sql.states import State, emptied

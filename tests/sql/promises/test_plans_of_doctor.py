@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from sqlalchemy import URL
 
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from tests.sql.plans import PlanMode
 from tests.sql.promises.test_plans_of_log import SPANS, WIRE, Cost, Million, million, mode, read
 from tests.sql.states import State, crowded

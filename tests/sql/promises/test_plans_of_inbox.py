@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import URL, MetaData, create_engine
 
-from faststream_outbox._internal.inbox.key import Key
+from faststream_outbox._internal.inbox.receipt import Key
 from faststream_outbox.schema import Names, make_inbox_table
 from tests.sql.plans import PlanMode, Plans
 

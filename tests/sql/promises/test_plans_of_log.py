@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from sqlalchemy import URL, MetaData, create_engine
 
-from faststream_outbox._internal.log.sharing.wanted import as_filters
+from faststream_outbox._internal.log.sharing.slots import as_filters
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.log import LogTables, make_log_tables
 from tests.sql.plans import PlanMode, nodes
 

@@ -10,9 +10,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import URL
 
-from faststream_outbox._internal.overview.dead import MOST_GROUPED
-from faststream_outbox._internal.overview.lanes import BUDGET, MOST, share
-from faststream_outbox._internal.overview.message import BEHIND_ALL, SLICE
+from faststream_outbox._internal.overview.message import BEHIND_ALL, MOST_GROUPED, SLICE
+from faststream_outbox._internal.overview.queues import BUDGET, MOST, share
 from tests.sql.plans import PlanMode, Plans, nodes
 from tests.sql.states import BIG, SMALL_QUEUES, State, churned, skewed
 

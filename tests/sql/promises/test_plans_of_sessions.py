@@ -10,7 +10,7 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from faststream_outbox._internal.connections.caller import CallerConnection
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.statements import statements
 from tests.sql.asked import Question, questions
 from tests.sql.states import State, emptied
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.publish import rows
-from faststream_outbox._internal.sql import Statement
+from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import Claim
 from tests.publish.ways import plain

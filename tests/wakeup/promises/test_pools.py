@@ -13,10 +13,9 @@ from sqlalchemy.pool import NullPool, StaticPool
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
 from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.wakeup import notifier as module
+from faststream_outbox._internal.wakeup import wakeups as module
 from faststream_outbox._internal.wakeup.hint import Hint, Notice
-from faststream_outbox._internal.wakeup.notifier import Notifier
-from faststream_outbox._internal.wakeup.wakeups import Wakeups
+from faststream_outbox._internal.wakeup.wakeups import Notifier, Wakeups
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.events.types import ConnectionLost
 from faststream_outbox._internal.queue.options import WorkerOptions
-from faststream_outbox._internal.queue.planning.claim_plan import MOST_UNSEEN_LANES, ClaimPlan
+from faststream_outbox._internal.queue.plan import MOST_UNSEEN_LANES, ClaimPlan
 from faststream_outbox._internal.wakeup.hint import (
     HIGHEST_ID,
     LONGEST_DUE_IN,

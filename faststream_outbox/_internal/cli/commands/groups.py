@@ -1,24 +1,89 @@
-"""`groups list`, `groups lag`, `groups seek` and `groups delete`: readers of topics and their places."""
+"""`groups list`, `groups lag`, `groups seek` and `groups delete`: readers of topics and their places.
+
+`pause` and `resume`: queues, or groups of topics, in every process.
+
+Topics: spans of slots, blocked keys, and what is deferred.
+"""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
+from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.asking import agreed
-from faststream_outbox._internal.cli.blocks import Facts, Said
 from faststream_outbox._internal.cli.command import command
-from faststream_outbox._internal.cli.exits import Answer, Exit, Refusal
+from faststream_outbox._internal.cli.commands.status import group_grid, process_named
+from faststream_outbox._internal.cli.exits import Answer, Block, Exit, Facts, Grid, Marked, Refusal, Said
 from faststream_outbox._internal.cli.here import Here
-from faststream_outbox._internal.cli.moments import parse_moment
-from faststream_outbox._internal.cli.options import DryRun, Group, Uri, Yes
-from faststream_outbox._internal.cli.shown import counted
-from faststream_outbox._internal.cli.views.queues import group_grid
-from faststream_outbox._internal.cli.views.topics import lag_blocks, place_text
+from faststream_outbox._internal.cli.options import DryRun, Group, Uri, Yes, parse_moment
+from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.admin.positions import Place, Positions
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor
+from faststream_outbox._internal.overview.topics import BlockedKey, SlotStatus
+from faststream_outbox._internal.queue import pause as queue_pause
+from faststream_outbox._internal.text import counted
+
+
+def place_text(cursor: Cursor) -> str:
+    """A place, as `groups seek` takes it."""
+    return f"{cursor.tick}:{cursor.position}"
+
+
+def lag_blocks(slots: Sequence[SlotStatus], blocked: Sequence[BlockedKey]) -> list[Block]:
+    """Spans, and below them the keys that wait."""
+    rows = [
+        (
+            f"{each.slots[0]}-{each.slots[1]}",
+            f"{each.tick}:{each.position}",
+            text.count(each.messages, is_estimate=each.is_estimate),
+            text.age(each.seconds) if each.messages else "-",
+            process_named(each.owner, each.owner_id),
+            each.leased_until,
+        )
+        for each in slots
+    ]
+    columns = ("slots", "stands at", "unread", "behind", "read by", "leased until")
+    blocks: list[Block] = [Grid(columns, rows, "Slots", "The group has no place in the log yet.")]
+    if blocked:
+        waiting = [
+            (
+                each.key,
+                Marked(each.state, "bad" if each.state == "parked" else "warning"),
+                str(each.position),
+                text.count(each.waiting, is_estimate=each.is_estimate),
+                each.since,
+                each.error,
+            )
+            for each in blocked
+        ]
+        blocks.append(Grid(("key", "state", "position", "waiting", "since", "error"), waiting, "Blocked keys"))
+    return blocks
+
+
+def deferred_grid(messages: Sequence[DeferredMessage], title: str = "") -> Grid:
+    """A row for each message that waits in a group."""
+    columns = ("group", "uri", "position", "key", "state", "attempts", "due", "error", "message", "since")
+    rows = [
+        (
+            each.group,
+            each.uri,
+            str(each.position),
+            each.key,
+            each.state,
+            each.attempts,
+            each.due,
+            each.error_type,
+            None if each.error_message is None else text.glance(each.error_message.encode(errors="replace"), 50),
+            each.updated_at,
+        )
+        for each in messages
+    ]
+    return Grid(columns, rows, title, "Nothing waits.")
+
 
 _CURSOR = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
@@ -134,3 +199,52 @@ def parsed_place(text: str) -> Place:
         msg = f"{text!r} is no place: earliest, latest, 2026-11-17T10:00, 2h, TICK:POSITION, or an event_id."
         raise Refusal(msg) from None
     return found
+
+
+Queue = Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name.")]
+OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="A group of topics instead of a queue.")]
+
+
+def add_pausing_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    command(app)(pause)
+    command(app)(resume)
+
+
+async def pause(
+    here: Here,
+    queue: Queue = None,
+    group: OfGroup = None,
+    uri: Uri = None,
+    create: Annotated[bool, typer.Option("--create", help="Also a queue that nobody has heard of yet.")] = False,
+) -> Answer:
+    """Claim, or read, nothing more of it, in any process, until it is resumed; what runs is finished."""
+    what = _one_of(queue, group)
+    if group is None:
+        is_changed = await queue_pause.pause(here.client, what, create=create)
+    else:
+        is_changed = await here.outbox.groups.pause(what, await uri_of(here, what, uri))
+    return _answer(queue, group, is_changed=is_changed, done="is paused", before="was paused already")
+
+
+async def resume(here: Here, queue: Queue = None, group: OfGroup = None, uri: Uri = None) -> Answer:
+    """Let it go on where it stands."""
+    what = _one_of(queue, group)
+    if group is None:
+        is_changed = await queue_pause.resume(here.client, what)
+    else:
+        is_changed = await here.outbox.groups.resume(what, await uri_of(here, what, uri))
+    return _answer(queue, group, is_changed=is_changed, done="goes on", before="was not paused")
+
+
+def _one_of(queue: str | None, group: str | None) -> str:
+    if (queue is None) == (group is None):
+        msg = "Say what: a queue's name, or --group and the name of a group."
+        raise Refusal(msg)
+    return queue if queue is not None else str(group)
+
+
+def _answer(queue: str | None, group: str | None, *, is_changed: bool, done: str, before: str) -> Answer:
+    name = f"Queue {queue!r}" if group is None else f"Group {group!r}"
+    data = {"queue": queue, "group": group, "is_changed": is_changed}
+    return Answer(data, [Said(f"{name} {done if is_changed else before}.")])

@@ -10,15 +10,13 @@ from typing import Annotated
 import typer
 
 from faststream_outbox._internal.cli.asking import agreed
-from faststream_outbox._internal.cli.blocks import Block, Said
 from faststream_outbox._internal.cli.command import command
-from faststream_outbox._internal.cli.commands.groups import uri_of
-from faststream_outbox._internal.cli.exits import Answer, Exit, Refusal
+from faststream_outbox._internal.cli.commands.groups import deferred_grid, uri_of
+from faststream_outbox._internal.cli.exits import Answer, Block, Exit, Refusal, Said
 from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.options import DryRun, Group, Limit, Uri, Yes
-from faststream_outbox._internal.cli.shown import counted
-from faststream_outbox._internal.cli.views.topics import deferred_grid
-from faststream_outbox._internal.log.deferral.parked import DeferredMessage
+from faststream_outbox._internal.log.admin.parked import DeferredMessage
+from faststream_outbox._internal.text import counted
 
 AT_ONCE = 1000
 """Messages that are asked for at once."""

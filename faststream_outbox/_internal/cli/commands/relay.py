@@ -9,14 +9,12 @@ from dataclasses import dataclass
 
 import typer
 
-from faststream_outbox._internal.cli.blocks import Block, Cell, Grid, Marked, Said
 from faststream_outbox._internal.cli.command import command
-from faststream_outbox._internal.cli.exits import Answer, Refusal
+from faststream_outbox._internal.cli.exits import Answer, Block, Cell, Grid, Marked, Refusal, Said
 from faststream_outbox._internal.cli.here import Here
-from faststream_outbox._internal.cli.shown import age
-from faststream_outbox._internal.relay.make import weaknesses
-from faststream_outbox._internal.relay.relay import Relay
+from faststream_outbox._internal.relay.relay import Relay, weaknesses
 from faststream_outbox._internal.relay.status import RelayStatus
+from faststream_outbox._internal.text import age
 
 LATE_SECONDS = 60.0
 ELSEWHERE = (

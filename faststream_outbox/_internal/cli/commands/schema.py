@@ -8,13 +8,11 @@ from sqlalchemy import create_mock_engine
 from sqlalchemy.sql.ddl import ExecutableDDLElement
 
 from faststream_outbox._internal.cli.asking import agreed
-from faststream_outbox._internal.cli.blocks import Block, Said
 from faststream_outbox._internal.cli.command import command
-from faststream_outbox._internal.cli.exits import Answer, Exit, Refusal
+from faststream_outbox._internal.cli.exits import Answer, Block, Exit, Refusal, Said
 from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.options import Yes
 from faststream_outbox._internal.cli.place import USUAL, Described, Names, Where, described, find, is_partitioned
-from faststream_outbox._internal.cli.shown import counted
 from faststream_outbox._internal.schema.autovacuum import outbox_autovacuum_ddl
 from faststream_outbox._internal.schema.check import (
     find_differences,
@@ -24,6 +22,7 @@ from faststream_outbox._internal.schema.check import (
 )
 from faststream_outbox._internal.schema.compare import Difference
 from faststream_outbox._internal.schema.names import DIALECT, quoted
+from faststream_outbox._internal.text import counted
 
 LOCK_SECONDS = 5
 """How long an ALTER waits for its lock: everybody else waits behind it meanwhile."""

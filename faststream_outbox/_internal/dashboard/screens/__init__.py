@@ -10,21 +10,12 @@ from starlette.responses import Response
 
 from faststream_outbox._internal.dashboard.actions import Action
 from faststream_outbox._internal.dashboard.page import Done, Page
-from faststream_outbox._internal.dashboard.screens import (
-    edit,
-    failures,
-    groups,
-    health,
-    keys,
-    message,
-    overview,
-    purge,
-    queues,
-    relays,
-    replay,
-    timers,
-    workers,
-)
+from faststream_outbox._internal.dashboard.screens import dead, message, overview, queues, topics
+from faststream_outbox._internal.dashboard.screens import message as edit
+from faststream_outbox._internal.dashboard.screens import overview as health
+from faststream_outbox._internal.dashboard.screens import overview as relays
+from faststream_outbox._internal.dashboard.screens import queues as timers
+from faststream_outbox._internal.dashboard.screens import queues as workers
 
 Screen = Callable[[Page], Awaitable[Response]]
 Form = Callable[[Page], Awaitable[Done]]
@@ -32,39 +23,39 @@ Form = Callable[[Page], Awaitable[Done]]
 SCREENS: Mapping[str, Screen] = {
     "/": overview.show_overview,
     "/history": overview.history,
-    "/failures": failures.show_failures,
+    "/failures": dead.show_failures,
     "/message": message.show,
     "/find": message.find,
-    "/replay": replay.prepare_replay,
-    "/replays": replay.show_replay,
-    "/purge": purge.prepare_purge,
+    "/replay": dead.prepare_replay,
+    "/replays": dead.show_replay,
+    "/purge": dead.prepare_purge,
     "/queues": queues.show_queues,
     "/queue": queues.show_one,
     "/timers": timers.show_timers,
-    "/groups": groups.show_groups,
-    "/group": groups.show_group,
-    "/seek": groups.prepare_seek,
-    "/delete": groups.prepare_delete,
-    "/keys": keys.show_keys,
-    "/parked": keys.show_key,
-    "/skip": keys.prepare_skip,
+    "/groups": topics.show_groups,
+    "/group": topics.show_group,
+    "/seek": topics.prepare_seek,
+    "/delete": topics.prepare_delete,
+    "/keys": topics.show_keys,
+    "/parked": topics.show_key,
+    "/skip": topics.prepare_skip,
     "/workers": workers.show_workers,
     "/relays": relays.show_relays,
     "/health": health.show_health,
 }
 
 FORMS: Mapping[str, tuple[Action, Form]] = {
-    "/replay/start": (Action.REPLAY, replay.start_replay),
-    "/replay/cancel": (Action.REPLAY, replay.cancel_replay),
+    "/replay/start": (Action.REPLAY, dead.start_replay),
+    "/replay/cancel": (Action.REPLAY, dead.cancel_replay),
     "/message/edit": (Action.EDIT, edit.save_edit),
-    "/purge/start": (Action.PURGE, purge.start_purge),
+    "/purge/start": (Action.PURGE, dead.start_purge),
     "/queues/pause": (Action.PAUSE_QUEUE, queues.pause),
     "/queues/resume": (Action.PAUSE_QUEUE, queues.resume),
     "/timers/cancel": (Action.CANCEL_TIMER, timers.cancel_timer),
-    "/groups/pause": (Action.PAUSE_GROUP, groups.pause),
-    "/groups/resume": (Action.PAUSE_GROUP, groups.resume),
-    "/groups/seek": (Action.SEEK_GROUP, groups.seek),
-    "/groups/delete": (Action.DELETE_GROUP, groups.delete),
-    "/keys/retry": (Action.RETRY_PARKED, keys.retry),
-    "/keys/skip": (Action.SKIP_DEFERRED, keys.skip),
+    "/groups/pause": (Action.PAUSE_GROUP, topics.pause),
+    "/groups/resume": (Action.PAUSE_GROUP, topics.resume),
+    "/groups/seek": (Action.SEEK_GROUP, topics.seek),
+    "/groups/delete": (Action.DELETE_GROUP, topics.delete),
+    "/keys/retry": (Action.RETRY_PARKED, topics.retry),
+    "/keys/skip": (Action.SKIP_DEFERRED, topics.skip),
 }

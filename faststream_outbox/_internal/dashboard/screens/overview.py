@@ -1,8 +1,15 @@
-"""The first screen: what is wrong, how much waits and how long, what comes and goes, over the last hour."""
+"""The first screen: what is wrong, how much waits and how long, what comes and goes, over the last hour.
+
+What the doctor finds in the database, the worst first, with commands that repair it.
+
+The relays of the broker in this process, and whether those that they send to answer.
+"""
 
 from starlette.responses import JSONResponse, Response
 
+from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Page
+from faststream_outbox._internal.doctor.finding import SEVERITIES
 
 MOST_SHOWN = 8
 
@@ -49,3 +56,31 @@ async def show_overview(page: Page) -> Response:
 async def history(page: Page) -> Response:
     """The columns of the charts."""
     return JSONResponse(page.house.monitor.history.series())
+
+
+AGAIN = 2.0
+"""Seconds after which "examine again" does."""
+
+
+async def show_health(page: Page) -> Response:
+    """All findings, or those of one severity."""
+    monitor = page.house.monitor
+    findings = await monitor.checkup(**({"max_age": AGAIN} if page.query("again") else {}))
+    ordered = sorted(findings, key=lambda finding: -SEVERITIES.index(finding.severity))
+    return page.render(
+        "health.html",
+        findings=[finding for finding in ordered if finding.severity != "ok"],
+        fine=[finding for finding in ordered if finding.severity == "ok"],
+        examined_at=monitor.examined_at,
+        problem=monitor.checkup_problem,
+    )
+
+
+async def show_relays(page: Page) -> Response:
+    """Each relay with its lines."""
+    broker = page.source.broker
+    if broker is None:
+        detail = "Relays are seen in the process that runs them: make the dashboard of its broker, not of an engine."
+        raise Refused(404, "No broker here", detail)
+    answer = await page.ask(broker.relay_status())
+    return page.render("relays.html", answer=answer, relays=answer.value or ())

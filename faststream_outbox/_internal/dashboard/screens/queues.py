@@ -1,4 +1,9 @@
-"""Queues: how much waits and how long, and pausing; one queue with the messages that come next."""
+"""Queues: how much waits and how long, and pausing; one queue with the messages that come next.
+
+Timers that have not fired, the next one first; each can be taken back.
+
+Processes that are connected: what they do, what they hold, since when.
+"""
 
 import asyncio
 
@@ -8,7 +13,8 @@ from starlette.responses import Response
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Done, Page
 from faststream_outbox._internal.overview.queues import QueueStatus
-from faststream_outbox._internal.overview.unprocessed import Unprocessed, fetch_unprocessed
+from faststream_outbox._internal.publish.put import Unprocessed, fetch_unprocessed
+from faststream_outbox.errors import InvalidOption
 
 MOST_QUEUES = 500
 MESSAGES = 50
@@ -83,3 +89,41 @@ async def resume(page: Page) -> Done:
     changed = await page.source.resume(queue)
     page.house.monitor.forget()
     return Done(f"{queue} runs{'' if changed else ' already'}.", {"queue": queue})
+
+
+MOST_TIMERS = 200
+
+
+async def show_timers(page: Page) -> Response:
+    """The next timers, of a queue or of all."""
+    queue = page.query("queue")
+    answer = await page.ask(page.source.overview.timers(queue, limit=MOST_TIMERS))
+    sample = await page.house.monitor.sample()
+    names = sorted({each.queue for each in sample.queues} | {timer.queue for timer in answer.value or ()})
+    return page.render(
+        "timers.html", answer=answer, timers=answer.value or (), queue=queue, names=names, most=MOST_TIMERS
+    )
+
+
+async def cancel_timer(page: Page) -> Done:
+    """Take a timer back, unless a worker has it."""
+    queue, timer_id = page.form.get("queue", ""), page.form.get("timer_id", "")
+    if not await page.source.cancel_timer(queue, timer_id):
+        msg = f"The timer {timer_id!r} of {queue!r} was not cancelled: it has fired, or a worker holds it."
+        raise InvalidOption(msg)
+    return Done(f"The timer {timer_id} of {queue} will not fire.", {"queue": queue, "timer_id": timer_id})
+
+
+async def show_workers(page: Page) -> Response:
+    """Every process that the server knows a connection of."""
+    answer = await page.ask(page.source.overview.processes())
+    processes = answer.value or ()
+    return page.render(
+        "workers.html",
+        answer=answer,
+        processes=processes,
+        # A process may have several clients, each with a worker id and a line of its own.
+        count=len({(process.host, process.pid) for process in processes}),
+        hosts=len({process.host for process in processes}),
+        leases=sum(process.leases for process in processes),
+    )

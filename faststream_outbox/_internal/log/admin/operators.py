@@ -14,19 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox._internal.connections.caller import AnySession
 from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.log.admin.known_groups import CREATE, check_known, near_miss
-from faststream_outbox._internal.log.admin.lag import Lag, SlotLag, lags, lags_by_slot
+from faststream_outbox._internal.log.admin.groups import CREATE, check_known, near_miss
 from faststream_outbox._internal.log.admin.partitions import Partitions
-from faststream_outbox._internal.log.admin.positions import Place, Positions
+from faststream_outbox._internal.log.admin.positions import Lag, Place, Positions, SlotLag, lags, lags_by_slot
 from faststream_outbox._internal.log.admin.retention import Cleaned, clean
 from faststream_outbox._internal.log.append import Token
 from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import checked_filter, checked_group
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor, checked_filter, checked_group
 from faststream_outbox._internal.options import check_seconds
 from faststream_outbox._internal.schema.log_tables import LogTables
-from faststream_outbox._internal.sql import statements
-from faststream_outbox._internal.sql.rows import column
+from faststream_outbox._internal.sql.statements import column, statements
 from faststream_outbox.errors import InvalidOptionType, OutboxWarning
 
 if TYPE_CHECKING:

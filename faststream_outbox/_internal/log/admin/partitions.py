@@ -5,11 +5,26 @@ parts for a long time. No DEFAULT partition, because nothing can be detached con
 Publishers go on meanwhile: a part is made apart and then attached, detached concurrently and then dropped,
 so that no lock is taken which an INSERT would wait for. What was interrupted is ended by the next one who
 cleans. Used by `Outbox.partitions` and `Outbox.clean`.
+
+The floor: from where on the messages of a log must stay.
+
+A message must stay if a living group has not read it, if it may still appear, or if it is not sequenced. That takes
+a walk over the ticks that the slowest group has yet to read, so it is found once, in portions, and not for each slice
+that is deleted. It stays true while no living group stands before the place from which it was found: cursors move on,
+and new ticks have nothing below it. Whoever deletes asks for that, under the lock on retention. Used by `retention`
+and `partitions`.
+
+The lock between retention and whoever puts a group elsewhere: one of both at a time.
+
+Seeking takes it shared until its commit, before it looks for its place. Deleting takes it in an earlier
+statement of its own short transaction, and finds out afterwards what must stay: it sees every seek that was
+committed before, and none can come in between. Used by `retention` and `partitions`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -18,12 +33,69 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection
-from faststream_outbox._internal.log.admin.floor import Floor, find_floor
-from faststream_outbox._internal.log.admin.retention_lock import undisturbed
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import quoted, schema_map_of, schema_of
-from faststream_outbox._internal.sql import statements
+from faststream_outbox._internal.sql.log_admin_rows import LowestUnread, Slowest
+from faststream_outbox._internal.sql.statements import named, statements
 from faststream_outbox.errors import InvalidOption
+
+PORTION = 100_000
+"""Ticks that are walked over by one statement."""
+
+Ask = Callable[[str, dict[str, Any]], Awaitable[Sequence[Any]]]
+"""Runs one of the statements about retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Messages from `first_kept` on stay, as long as no living group stands before this tick and position."""
+
+    tick: int
+    position: int
+    first_kept: int
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """As parameters."""
+        return {"tick": self.tick, "position": self.position}
+
+
+async def find_floor(ask: Ask, group_seconds: float, *, first: int = 0) -> Floor:
+    """From where on messages must stay; not searched further once nothing from `first` on may go."""
+    (slowest,) = named(Slowest, await ask("slowest", {"group_seconds": group_seconds}))
+    first_kept = slowest.first_kept
+    after: int | None = slowest.tick
+    while after is not None and first_kept > first:
+        (unread,) = named(LowestUnread, await ask("lowest_unread", {"after": after, "limit": PORTION}))
+        first_kept = first_kept if unread.lowest is None else min(first_kept, unread.lowest)
+        after = unread.last if unread.ticks == PORTION else None
+    return Floor(slowest.tick, slowest.position, first_kept)
+
+
+LONGEST_WAIT = 30.0
+"""Seconds to wait for a transaction that puts a group elsewhere."""
+PAUSE = 0.05
+
+
+async def undisturbed(attempt: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
+    """Try until no group is being put elsewhere: until the answer is not empty.
+
+    Tried, not waited for: whoever waits for the lock alone makes all who want to share it wait behind.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LONGEST_WAIT
+    while True:
+        answer = await attempt()
+        if answer:
+            return answer
+        if loop.time() > deadline:
+            msg = (
+                f"For {LONGEST_WAIT} s a transaction has been open that called seek() or set_position(): before it "
+                "ends, what its group will need is not known. Commit it or roll it back, and clean again."
+            )
+            raise TimeoutError(msg)
+        await asyncio.sleep(PAUSE)
+
 
 SCAN_SECONDS = 0.01
 ROOM_SECONDS = 0.2

@@ -5,24 +5,32 @@ else. A group that has not been heard of for a configured time stops holding mes
 paused one goes on. Deletes in slices, each in a transaction of its own; or drops whole partitions, where the log has
 them. That what must stay is still the same is found out anew for each of them, under a lock that keeps groups where
 they are. Called by `Outbox.clean` and by the janitor.
+
+What the janitor does for a log: partitions ahead of the numbers, and retention.
+
+Partitions are as large as the newest one, and as many ahead as ten rounds of the last growth take, so that nobody who
+publishes meets a missing one. A group that expired is reported once by a process, and again after it had come back.
+Made by the log's client where it was given a `Retention`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.log.admin.floor import Floor, find_floor
-from faststream_outbox._internal.log.admin.partitions import Partitions
-from faststream_outbox._internal.log.admin.retention_lock import undisturbed
+from faststream_outbox._internal.janitor import Chore, Janitor, Retention
+from faststream_outbox._internal.log.admin.partitions import Floor, Partitions, find_floor, newest_size, undisturbed
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
 from faststream_outbox._internal.sql.log_admin_rows import DeadGroup, DeletedSlice, DeletedTicks
-from faststream_outbox._internal.sql.rows import ShapeT, column, named
+from faststream_outbox._internal.sql.statements import ShapeT, column, named, statements
 from faststream_outbox.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
+
 
 SLICE = 10_000
 NOWHERE = 2**63 - 1
@@ -154,3 +162,66 @@ class _Cleaning:
             (row,) = await undisturbed(attempt)
         (done,) = named(shape, [row])
         return done
+
+
+SIZE = 1_000_000
+"""Positions of the first partition, where nobody has made one yet."""
+AHEAD = 2
+ROUNDS_AHEAD = 10
+
+
+class Upkeep:
+    """The chores of one log."""
+
+    def __init__(
+        self, client: "LogClient", retention: Retention, guard: DedicatedConnection, connection: DedicatedConnection
+    ) -> None:
+        self._client = client
+        self._retention = retention
+        self._connection = connection
+        self._log = client.names.places()["log"]
+        self._drawn: int | None = None
+        self._expired: set[tuple[str, str]] = set()
+        chores: list[Chore] = []
+        if client.tables.is_partitioned:
+            chores.append(Chore("partitions of " + self._log, self.make_partitions))
+        if retention.messages is not None:
+            chores.append(Chore("retention of " + self._log, self.clean))
+        self.janitor = Janitor(
+            guard,
+            (statements("retention", client.names)["lock_janitor"], self._log),
+            chores,
+            client.events,
+            every=retention.every.total_seconds(),
+            close=connection.close,
+        )
+
+    async def make_partitions(self) -> None:
+        """Make partitions ahead of the numbers."""
+        client = self._client
+        size = await newest_size(client.engine, client.tables) or SIZE
+        partitions = Partitions(client.engine, client.tables, size)
+        drawn = await partitions.drawn()
+        growth = 0 if self._drawn is None else max(0, drawn - self._drawn)
+        self._drawn = drawn
+        made = await partitions.ensure(max(AHEAD, -(-ROUNDS_AHEAD * growth // size)))
+        if made:
+            client.events.emit(events.PartitionsMade(self._log, tuple(made)))
+
+    async def clean(self) -> None:
+        """Delete what is old and read."""
+        client, keep = self._client, self._retention.messages
+        if keep is None:
+            return
+        cleaned = await clean(
+            self._connection,
+            client.names,
+            client.events,
+            older_than=keep,
+            group_expires_after=self._retention.group_expires_after,
+            partitions=Partitions(client.engine, client.tables, 1) if client.tables.is_partitioned else None,
+            expired=self._expired,
+        )
+        if cleaned.messages or cleaned.ticks or cleaned.partitions:
+            event = events.LogCleaned(self._log, cleaned.messages, cleaned.ticks, cleaned.partitions)
+            client.events.emit(event)

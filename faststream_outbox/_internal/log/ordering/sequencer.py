@@ -15,15 +15,12 @@ from typing import Any
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.log.ordering.gaps import open_gaps
-from faststream_outbox._internal.log.ordering.sequence_repair import repair
-from faststream_outbox._internal.log.ordering.timeline import Timeline
-from faststream_outbox._internal.outage import Outage
+from faststream_outbox._internal.events.outage import Outage
+from faststream_outbox._internal.log.ordering.timeline import Timeline, open_gaps, repair
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.service import Pulse, retrying
-from faststream_outbox._internal.sql import Statement, statements
 from faststream_outbox._internal.sql.log_rows import Database, MadeTick, ProgressRow
-from faststream_outbox._internal.sql.rows import column, named
+from faststream_outbox._internal.sql.statements import Statement, column, named, statements
 
 TICK_LIMIT = 10_000
 """Positions in one tick at most, so that a backlog is sequenced in portions."""

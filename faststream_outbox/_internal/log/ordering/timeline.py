@@ -4,6 +4,17 @@ A tick never changes once it exists, so every reader of the process shares what 
 order of the log is (tick, position): the same for every group and for every replay. A window is a list
 of ranges of positions in that order; it ends where a cursor may stand. What is kept is bounded by ranges as
 well as by ticks: where half of all transactions are rolled back, a tick has thousands. Used by readers.
+
+Open gaps, and the transactions that may own them.
+
+Asked by the sequencer, when it warns of an old gap, and by operators.
+
+Repairing the head of a log: of a copy that came without its sequence, or of data that was restored beside another.
+
+Publishers look at nothing but the sequence. Where it has gone back, they draw numbers that lie behind every cursor, or
+that belonged to messages which retention has deleted. So nobody ticks until it is known which numbers hold a message
+that is in a tick; all others become gaps again, and what is there is in the next tick. Nothing is skipped, and what is
+in a tick does not come again. Each step is bounded, however long the log is. Used by `Sequencer`.
 """
 
 from array import array
@@ -13,11 +24,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.sharing.spans import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.sql import statements
-from faststream_outbox._internal.sql.log_rows import TickRow
-from faststream_outbox._internal.sql.rows import named
+from faststream_outbox._internal.sql.log_rows import AdvancedSequence, KeptRanges, TickRow
+from faststream_outbox._internal.sql.overview_rows import OpenGap
+from faststream_outbox._internal.sql.statements import Statements, column, named, statements
 
 KEPT = 2000
 KEPT_RANGES = 100_000
@@ -206,3 +217,66 @@ class Timeline:
             first = place
         del self._ticks[:first]
         self._ranges = sum(len(tick.lows) for tick in self._ticks)
+
+
+LIMIT = 100
+
+
+async def open_gaps(
+    connection: DedicatedConnection, names: LogNames, *, age: float = 0.0, limit: int = LIMIT, beyond: bool = False
+) -> list[OpenGap]:
+    """Gaps that are open for so many seconds, oldest first, each as often as there are transactions that may own it.
+
+    beyond: also the numbers behind the last that is sequenced, if this role may know how far they were drawn.
+    """
+    sql = statements("overview_log", names)
+    drawn = None
+    if beyond and column(await connection.fetch(sql["may_see_drawn"], {})) == [True]:
+        (drawn,) = column(await connection.fetch(sql["drawn"], {}))
+    values = {"age": age, "limit": limit, "drawn": drawn}
+    return named(OpenGap, await connection.fetch(sql["open_gaps"], values))
+
+
+SLICE = 100_000
+"""About how many messages one statement reads."""
+
+Ranges = Sequence[tuple[int, int]]
+
+
+def holes(kept: Iterable[tuple[int, int]], high: int) -> Ranges:
+    """The numbers from 1 to `high` that are in none of these ranges; as ranges, in order."""
+    found = []
+    free = 1
+    for lo, hi in sorted(kept):
+        if lo > free:
+            found.append((free, min(lo - 1, high)))
+        free = max(free, hi + 1)
+        if free > high:
+            break
+    if free <= high:
+        found.append((free, high))
+    return [(lo, hi) for lo, hi in found if lo <= hi]
+
+
+async def repair(connection: DedicatedConnection, sql: Statements, place: str) -> Sequence[AdvancedSequence]:
+    """Make the head, or make it anew; from where to where the sequence was moved, if it had to be."""
+    here = {"place": place}
+    steps = [(sql[name], here) for name in ("wait_for_head", "suspend", "advance_sequence")]
+    results = await connection.fetch_each(steps)
+    if len(results) < len(steps):
+        # Somebody else has repaired it.
+        return []
+    _, suspended, advanced = results
+    (high,) = column(suspended)
+    kept: list[tuple[int, int]] = []
+    tick = 0
+    while True:
+        (found,) = named(KeptRanges, await connection.fetch(sql["kept"], {"tick": tick, "limit": SLICE}))
+        if found.last is None:
+            break
+        kept += zip(found.lows, found.highs, strict=True)
+        tick = found.last
+    gaps = holes(kept, high)
+    values = {**here, "lows": [lo for lo, _ in gaps], "highs": [hi for _, hi in gaps]}
+    await connection.fetch_each([(sql["wait_for_head"], {}), (sql["repair"], values)])
+    return named(AdvancedSequence, advanced)

@@ -12,9 +12,16 @@ from typing import Any
 
 from faststream import BaseMiddleware
 
-from faststream_outbox._internal.relay.confirming import broker_of, family, weakness
-from faststream_outbox._internal.relay.message import CONTENT_TYPE, MESSAGE_ID, RelayMessage
-from faststream_outbox._internal.relay.transport import SENT, Refused, Result, Unavailable
+from faststream_outbox._internal.relay.gate import broker_of, family, weakness
+from faststream_outbox._internal.relay.transport import (
+    CONTENT_TYPE,
+    MESSAGE_ID,
+    SENT,
+    Refused,
+    RelayMessage,
+    Result,
+    Unavailable,
+)
 
 Address = tuple[str, str]
 """Where a URI points: the topic, subject, stream or exchange; and the rest of it."""

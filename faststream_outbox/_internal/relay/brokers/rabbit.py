@@ -4,10 +4,16 @@ An error of one message closes the channel, and with it fails whatever else is u
 So after such an error each message that failed is sent again alone: the guilty one is refused, the others are not to
 blame. A channel takes a moment to close, and fails with the same error whoever comes meanwhile: so nobody is guilty who
 has not failed twice.
+
+Who may publish at the same time: many together, or one alone.
+
+An error of one message may fail all that are under way on the same channel. Whose it was is known only of a message
+that was alone there. Used by `rabbit`; belongs to one event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aio_pika import exceptions
@@ -16,10 +22,39 @@ from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 
 from faststream_outbox._internal.relay.brokers.publishing import Address, Publishing, by_itself
-from faststream_outbox._internal.relay.brokers.turns import Turns
-from faststream_outbox._internal.relay.message import RelayMessage
-from faststream_outbox._internal.relay.transport import Refused, Result, Sent, Unavailable
+from faststream_outbox._internal.relay.transport import Refused, RelayMessage, Result, Sent, Unavailable
 from faststream_outbox.errors import Unroutable
+
+
+class Turns:
+    """Lets many run together until one must be alone; who comes meanwhile waits."""
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Lock()
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @asynccontextmanager
+    async def together(self) -> AsyncGenerator[None]:
+        """Run beside others."""
+        async with self._gate:
+            self._running += 1
+            self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncGenerator[None]:
+        """Run after all who run now, and before all who come later."""
+        async with self._gate:
+            await self._idle.wait()
+            yield
+
 
 REOPEN_SECONDS = 0.2
 _GUILT = (channel_errors.ChannelNotFoundEntity, channel_errors.ChannelPreconditionFailed)

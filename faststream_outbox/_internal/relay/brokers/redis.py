@@ -11,8 +11,7 @@ from faststream.redis import RedisClusterBroker
 from redis import exceptions
 
 from faststream_outbox._internal.relay.brokers.publishing import Address, Publishing, by_itself, text_headers
-from faststream_outbox._internal.relay.message import RelayMessage
-from faststream_outbox._internal.relay.transport import SENT, Refused, Result, Unavailable
+from faststream_outbox._internal.relay.transport import SENT, Refused, RelayMessage, Result, Unavailable
 
 _DOWN = (
     exceptions.ConnectionError,

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import make_dlq_table, make_outbox_table
-from faststream_outbox._internal.queue.admin.dead_letters import DeadLetters, Selection
+from faststream_outbox._internal.queue.dead_letters import DeadLetters, Selection
 from faststream_outbox.errors import ConnectionUnusable, InvalidOption
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.queue import OutboxClient

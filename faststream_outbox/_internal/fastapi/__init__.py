@@ -1,1 +1,0 @@
-"""FastAPI: handlers of messages with FastAPI's `Depends`, and the shortcuts for their parameters."""

@@ -1,1 +1,0 @@
-"""Messages that wait for one group: blocked keys, and what operators do with parked messages."""

@@ -1,1 +1,0 @@
-"""What operators do with queues: dead letters, pause and resume."""

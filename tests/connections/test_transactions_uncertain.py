@@ -1,0 +1,98 @@
+"""A COMMIT that raises: the question is asked until it is answered, and the answer decides."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from faststream_outbox._internal.connections import transactions as uncertain
+from faststream_outbox._internal.connections.transactions import Fate, commit
+from faststream_outbox.errors import LeaseLost
+
+
+class Session:
+    """A session whose commit raises, and which notes how it was ended."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+        self.ended: list[str] = []
+
+    async def commit(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    async def rollback(self) -> None:
+        self.ended.append("rollback")
+
+    async def invalidate(self) -> None:
+        self.ended.append("invalidate")
+
+
+class Refused(Exception):
+    """An answer of the server's."""
+
+    sqlstate = "23505"
+
+
+class Lost(Exception):
+    """No answer."""
+
+    sqlstate = "08006"
+
+
+async def committed(session: Any, *answers: Fate | Exception) -> list[BaseException]:
+    """Commit, with these answers to the question; what was told."""
+    left, reported = list(answers), []
+
+    async def ask() -> Fate:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    await commit(session, ask, reported.append)
+    assert left == []
+    return reported
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uncertain, "LONGEST_PAUSE", 0.0)
+
+
+async def test_nothing_is_asked_where_the_commit_was_answered() -> None:
+    assert await committed(Session(None)) == []
+
+
+async def test_commit_that_came_about_is_told_and_not_raised() -> None:
+    session = Session(Lost())
+    assert await committed(session, Fate.COMMITTED) == [session.error]
+    assert session.ended == ["invalidate"]
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"), [(Lost(), "invalidate"), (Refused(), "rollback"), (OSError(), "invalidate")]
+)
+async def test_commit_that_did_not_come_about_is_raised(error: Exception, ending: str) -> None:
+    session = Session(error)
+    with pytest.raises(type(error)):
+        await committed(session, Fate.ROLLED_BACK)
+    assert session.ended == [ending]
+
+
+async def test_question_is_asked_until_it_is_answered() -> None:
+    away = ConnectionError()
+    session = Session(Lost())
+    assert await committed(session, Fate.OPEN, away, Fate.OPEN, Fate.COMMITTED) == [away, session.error]
+
+
+async def test_lost_lease_is_said() -> None:
+    with pytest.raises(LeaseLost):
+        await committed(Session(Lost()), Fate.UNKNOWN)
+
+
+async def test_cancelled_commit_asks_nothing() -> None:
+    session = Session(asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await committed(session)
+    assert session.ended == ["invalidate"]
