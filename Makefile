@@ -53,6 +53,8 @@ OF_THE_CORE := tests/sql/test_statements_sql.py tests/schema/test_check.py tests
 OF_LOOPS := cancelling corners_of_loops drivers event_loops handler_timeout outage panics settle_within stop
 OF_THE_LOOP := tests/connections tests/wakeup \
 	$(wildcard $(OF_LOOPS:%=tests/queue/promises/test_%.py) $(OF_LOOPS:%=tests/log/promises/test_%.py))
+# What each run of `make test` has skipped; the last lines have the sums.
+SKIPS := $(VENV)/.skips
 VENV_313 := .venv-3.13
 VENV_OLDEST := .venv-oldest
 OLDEST ?=
@@ -63,7 +65,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-all lint format types bench soak docs map
+.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-313 test-all lint format types bench soak docs map
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -71,7 +73,13 @@ help: ## this list
 demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, a shop, and workers of which one is killed
 	$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
-test: lint types test-pg16 test-pg15 ## everything but the soak tests, with Python 3.13 where there is one; what CI runs
+test: lint types ## everything but the soak tests, with Python 3.13 where there is one; what CI runs
+	@rm -f $(SKIPS)
+	@status=0; OUTBOX_TEST_SKIPS=$(abspath $(SKIPS)) \
+		$(MAKE) --no-print-directory test-pg16 test-pg15 test-313 || status=$$?; \
+	$(BIN)/python -m tests.skips $(SKIPS); exit $$status
+
+test-313:
 	@python=$$($(FIND_313)); \
 	if [ -z "$$python" ]; then echo "no Python 3.13 here: how much of the code is tested is not measured"; fi; \
 	$(MAKE) --no-print-directory test-all $${python:+PYTHON="$$python" VENV=$(VENV_313) COVER="--cov --cov-report=term"}

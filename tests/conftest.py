@@ -27,9 +27,11 @@ from faststream_outbox._internal.schema.compare import Difference
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.servers.fixtures import amqp, kafka_address, nats, nats_server, rabbit_server, redis_server, sqs_url
 from tests.servers.programs import pgbouncer, postgres
+from tests.skips import pytest_terminal_summary
 from tests.tables import STAYS, at_once, existing
 
 __all__ = ["amqp", "kafka_address", "nats", "nats_server", "rabbit_server", "redis_server", "sqs_url"]
+__all__ += ["pytest_terminal_summary"]
 
 # fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands.
 # Autovacuum would come at any time, hold a snapshot, and teach the planner about a test's tables.
