@@ -65,7 +65,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-313 test-all lint format types bench soak docs map
+.PHONY: help demo test test-fast test-bare test-pg15 test-pg16 test-oldest test-313 test-all lint format types bench soak docs map
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -76,7 +76,7 @@ demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreS
 test: lint types ## everything but the soak tests, with Python 3.13 where there is one; what CI runs
 	@rm -f $(SKIPS)
 	@status=0; OUTBOX_TEST_SKIPS=$(abspath $(SKIPS)) \
-		$(MAKE) --no-print-directory test-pg16 test-pg15 test-313 || status=$$?; \
+		$(MAKE) --no-print-directory test-bare test-pg16 test-pg15 test-313 || status=$$?; \
 	$(BIN)/python -m tests.skips $(SKIPS); exit $$status
 
 test-313:
@@ -90,6 +90,9 @@ test-all: $(DEV) ## the same with this Python, without anything else
 
 test-fast: $(DEV) ## the tests that take a minute and a half together
 	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
+
+test-bare: $(DEV) ## what comes by other programs, as on a machine that has none: it is skipped and says what to install
+	$(BIN)/python -m tests.bare -n 4 --dist worksteal
 
 test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where it is installed
 	OUTBOX_TEST_PG=15 $(PYTEST) -m "$(FAST)" $(OF_THE_CORE) $(ARGS)
