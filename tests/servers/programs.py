@@ -8,7 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from faststream_outbox.testing.programs import INSTALLATIONS, PostgresUnavailable, find_programs
+from faststream_outbox._internal.testing.programs import INSTALLATIONS, find_programs
+from faststream_outbox.errors import PostgresUnavailable
 from tests.servers.missing import missing
 
 
