@@ -20,6 +20,7 @@ from faststream_outbox._internal.schema.tables import NAME_LENGTH
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 
 TimerConflict = Literal["ignore", "extend", "replace"]
+"""What becomes of a timer whose name is taken: left out, put off, or put in the place of the other."""
 
 MAX_BODY_BYTES = 250_000_000
 """What every driver carries in one statement."""
