@@ -21,7 +21,7 @@ from faststream_outbox._internal.schema.check import (
 )
 from faststream_outbox._internal.schema.compare import Difference
 from faststream_outbox._internal.sql.doctor_rows import DrawnRow, IndexRow, RelationRow
-from faststream_outbox._internal.text import counted, quote, size
+from faststream_outbox._internal.text import counted, quote, size_of_1024
 
 COST = "Statements that need it fail: messages are not published or not handled."
 INDEX_COST = "Statements read whole tables in its place, slower with every message."
@@ -138,8 +138,8 @@ def judge_indexes(
             title = f"{row.name} was never read"
             detail = (
                 f"{counted(row.inserted_rows, 'row')} were written to {row.table_name} since statistics are kept, and "
-                f"no statement has used this index, which the library does not need ({size(row.bytes)}). Look at "
-                "standbys too: they count for themselves."
+                f"no statement has used this index, which the library does not need ({size_of_1024(row.bytes)}). Look "
+                "at standbys too: they count for themselves."
             )
             cost = "Every message that is written pays for it."
             yield Finding("indexes", "notice", title, detail, cost, repairs.drop_index(row.name), facts)
