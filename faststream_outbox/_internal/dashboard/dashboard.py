@@ -41,9 +41,10 @@ from faststream_outbox._internal.dashboard.page import Again, Done, House, Page,
 from faststream_outbox._internal.dashboard.rendering import render
 from faststream_outbox._internal.dashboard.replays import Replays
 from faststream_outbox._internal.dashboard.screens import FORMS, SCREENS
-from faststream_outbox._internal.dashboard.source import INVALID, Tables, describe, source_of
+from faststream_outbox._internal.dashboard.source import INVALID, describe, source_of
 from faststream_outbox._internal.options import checked_flag
 from faststream_outbox._internal.overview.queues import OLD_SECONDS
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.errors import InvalidOption
 

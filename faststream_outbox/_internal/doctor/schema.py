@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.finding import JSON, Check, Examined, Finding, Patient, Severity
+from faststream_outbox._internal.doctor.finding import JSON, Check, Finding, Patient, Severity
 from faststream_outbox._internal.schema.check import (
     find_differences,
     find_inbox_differences,
@@ -20,6 +20,7 @@ from faststream_outbox._internal.schema.check import (
     printed,
 )
 from faststream_outbox._internal.schema.compare import Difference
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.sql.doctor_rows import DrawnRow, IndexRow, RelationRow
 from faststream_outbox._internal.text import counted, quote, size_of_1024
 
@@ -98,7 +99,7 @@ async def _indexes(patient: Patient) -> Sequence[Finding]:
     return list(judge_indexes(await differences(patient), rows, needed_columns(patient.tables), least))
 
 
-def needed_columns(tables: Examined) -> Mapping[str, Collection[tuple[str, ...]]]:
+def needed_columns(tables: Tables) -> Mapping[str, Collection[tuple[str, ...]]]:
     """By table, the columns of the indexes that this version needs, whatever they are called."""
     return {
         table.name: {tuple(column.name for column in index.columns) for index in table.indexes} for table in tables.all
