@@ -40,9 +40,7 @@ from faststream_outbox._internal.broker.publisher import OutboxReplyPublisher, O
 from faststream_outbox._internal.broker.warn import warn_about_manual_handler
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import MAX_DEFERRED, ReadOptions, Start
-from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import checked_group, checked_uri
-from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.calling import limited
 from faststream_outbox._internal.outcomes.failure import ENDING
 from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, Outcome, Undecided
@@ -50,6 +48,9 @@ from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.queue.worker import Worker
 from faststream_outbox._internal.service import Service
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.worker import LogWorker
 
 READ_AHEAD = 100
 """How many messages of a topic are read at once, at least."""
@@ -232,7 +233,9 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             options=self.options,
         )
 
-    def _make_topic_worker(self, group: str) -> LogWorker | None:
+    def _make_topic_worker(self, group: str) -> "LogWorker | None":
+        from faststream_outbox._internal.log.sharing.leases import Group
+
         options = self.options
         read = ReadOptions(
             # A statement for ten messages would be a waste; nothing is leased by reading ahead.
