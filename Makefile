@@ -53,6 +53,8 @@ OF_THE_CORE := tests/sql/test_statements_sql.py tests/schema/test_check.py tests
 OF_LOOPS := cancelling corners_of_loops drivers event_loops handler_timeout outage panics settle_within stop
 OF_THE_LOOP := tests/connections tests/wakeup \
 	$(wildcard $(OF_LOOPS:%=tests/queue/promises/test_%.py) $(OF_LOOPS:%=tests/log/promises/test_%.py))
+# What each run of `make test` has skipped; the last lines have the sums.
+SKIPS := $(VENV)/.skips
 VENV_313 := .venv-3.13
 VENV_OLDEST := .venv-oldest
 OLDEST ?=
@@ -63,7 +65,7 @@ FIND_313 = for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-fast test-pg15 test-pg16 test-oldest test-all lint format types bench soak docs map
+.PHONY: help demo test test-fast test-bare test-pg15 test-pg16 test-oldest test-313 test-all lint format types bench soak docs map
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -71,7 +73,13 @@ help: ## this list
 demo: $(if $(wildcard $(DEV)),$(DEV),$(DEMO)) ## see it work: a private PostgreSQL, a shop, and workers of which one is killed
 	$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
-test: lint types test-pg16 test-pg15 ## everything but the soak tests, with Python 3.13 where there is one; what CI runs
+test: lint types ## everything but the soak tests, with Python 3.13 where there is one; what CI runs
+	@rm -f $(SKIPS)
+	@status=0; OUTBOX_TEST_SKIPS=$(abspath $(SKIPS)) \
+		$(MAKE) --no-print-directory test-bare test-pg16 test-pg15 test-313 || status=$$?; \
+	$(BIN)/python -m tests.skips $(SKIPS); exit $$status
+
+test-313:
 	@python=$$($(FIND_313)); \
 	if [ -z "$$python" ]; then echo "no Python 3.13 here: how much of the code is tested is not measured"; fi; \
 	$(MAKE) --no-print-directory test-all $${python:+PYTHON="$$python" VENV=$(VENV_313) COVER="--cov --cov-report=term"}
@@ -83,9 +91,11 @@ test-all: $(DEV) ## the same with this Python, without anything else
 test-fast: $(DEV) ## the tests that take a minute and a half together
 	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
 
+test-bare: $(DEV) ## what comes by other programs, as on a machine that has none: it is skipped and says what to install
+	$(BIN)/python -m tests.bare -n 4 --dist worksteal
+
 test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where it is installed
-	@if [ -x /usr/lib/postgresql/15/bin/postgres ]; then OUTBOX_TEST_PG=15 $(PYTEST) -m "$(FAST)" $(OF_THE_CORE) $(ARGS); \
-	else echo "no PostgreSQL 15 here (apt-get install postgresql-15): its pass is left out"; fi
+	OUTBOX_TEST_PG=15 $(PYTEST) -m "$(FAST)" $(OF_THE_CORE) $(ARGS)
 
 test-pg16: ## what depends on the server, the language, SQLAlchemy or a driver, on PostgreSQL 16 and with the oldest
 	@$(MAKE) --no-print-directory test-oldest VENV=$(VENV_OLDEST) OLDEST=1

@@ -26,10 +26,12 @@ from faststream_outbox._internal.health import readiness
 from faststream_outbox._internal.schema.compare import Difference
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.servers.fixtures import amqp, kafka_address, nats, nats_server, rabbit_server, redis_server, sqs_url
-from tests.servers.missing import missing
+from tests.servers.programs import pgbouncer, postgres
+from tests.skips import pytest_terminal_summary
 from tests.tables import STAYS, at_once, existing
 
 __all__ = ["amqp", "kafka_address", "nats", "nats_server", "rabbit_server", "redis_server", "sqs_url"]
+__all__ += ["pytest_terminal_summary"]
 
 # fsync off loses nothing when only PostgreSQL crashes: what it wrote is in the kernel's hands.
 # Autovacuum would come at any time, hold a snapshot, and teach the planner about a test's tables.
@@ -61,8 +63,8 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("pgbouncer") and shutil.which("pgbouncer") is None:
-        missing("no pgbouncer: apt-get install pgbouncer")
+    if item.get_closest_marker("pgbouncer"):
+        pgbouncer()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -112,7 +114,7 @@ def server() -> Iterator[PostgresServer]:
     """The server of this worker. Never crash this one: see `private_server`."""
     if "OUTBOX_TEST_DSN" in os.environ:
         pytest.skip("needs the programs of a private server, and OUTBOX_TEST_DSN names another one")
-    version = int(os.environ.get("OUTBOX_TEST_PG", "18"))
+    version = postgres(int(os.environ.get("OUTBOX_TEST_PG", "18")))
     with PostgresServer.start(version=version, settings=SETTINGS) as server:
         yield server
 
@@ -201,6 +203,6 @@ def dlq_table(metadata: MetaData, builder: Engine) -> Iterator[Table]:
 @pytest.fixture
 def private_server() -> Iterator[PostgresServer]:
     """A server of the test's own, to crash and to restart."""
-    version = int(os.environ.get("OUTBOX_TEST_PG", "18"))
+    version = postgres(int(os.environ.get("OUTBOX_TEST_PG", "18")))
     with PostgresServer.start(version=version, settings=SETTINGS) as server:
         yield server

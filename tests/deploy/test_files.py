@@ -2,13 +2,11 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Table, text
@@ -20,6 +18,7 @@ from faststream_outbox._internal.metrics.series import ALL_SERIES, SAMPLED_SERIE
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from tests.cases import each
 from tests.docs.pages import ROOT
+from tests.servers.programs import promtool
 
 DEPLOY = ROOT / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
@@ -120,10 +119,7 @@ def test_every_alert_says_whom_it_wakes_and_why() -> None:
 
 
 def test_rules_are_rules_to_prometheus() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool: apt-get install prometheus, or a release of Prometheus")
-    checked = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    checked = subprocess.run([promtool(), "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

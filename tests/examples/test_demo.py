@@ -18,6 +18,7 @@ from examples.demo.account import Account
 from examples.demo.customers import PLAN, Plan
 from examples.demo.invoices import InvoiceAccount
 from tests.cases import each
+from tests.servers.programs import nats_server
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +143,7 @@ def test_account_of_invoices_names_its_faults(change: dict[str, int], faults: li
 
 @pytest.mark.slow
 def test_demo_adds_up_and_its_shop_answers_until_ctrl_c(start_demo: Callable[..., Demo]) -> None:
+    nats_server()
     demo = start_demo("--keep")
     text = demo.read_until("The shop stays open at ")
     url = text.split("The shop stays open at ", 1)[1].split()[0]

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.programs import nats_server
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
 def test_example_adds_up() -> None:
+    nats_server()
     command = [sys.executable, "-m", "examples.inbox"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -12,6 +12,7 @@ from sqlalchemy import URL
 
 from tests.publish.ways import plain
 from tests.servers.ports import free_port
+from tests.servers.programs import pgbouncer
 from tests.waiting import eventually
 
 CONFIGURATION = """
@@ -45,7 +46,7 @@ class Pooler:
         # It refuses to run as root, and has read its file before it becomes somebody else.
         account = ["-u", "nobody"] if os.geteuid() == 0 else []
         with log.open("ab") as output:
-            process = subprocess.Popen(["pgbouncer", *account, str(self._file)], stdout=output, stderr=output)
+            process = subprocess.Popen([pgbouncer(), *account, str(self._file)], stdout=output, stderr=output)
         self._process = process
 
         def connects() -> bool:

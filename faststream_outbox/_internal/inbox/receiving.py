@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection, end
-from faststream_outbox._internal.connections.transactions import BEGINNINGS, Fate, commit, is_conflict
+from faststream_outbox._internal.connections.cause import FAILED_TRANSACTION, has_state, is_conflict
+from faststream_outbox._internal.connections.transactions import BEGINNINGS, Fate, commit
 from faststream_outbox._internal.inbox.receipt import BROKEN, ROLLED_BACK, Answer, Guard, Key
 from faststream_outbox._internal.service import unbroken
 from faststream_outbox._internal.sql.inbox_rows import Kept, Turn
@@ -28,7 +29,6 @@ AUTOCOMMIT = (
     "one transaction. Give the inbox an engine with another isolation level: engine.execution_options(isolation_level="
     "'READ COMMITTED')."
 )
-IN_FAILED_TRANSACTION = "25P02"
 
 
 class Receiving:
@@ -133,8 +133,7 @@ class Receiving:
         try:
             rows = await opened.fetch(opened.sql("inbox", name), {**self._values, **more, "xid": self._xid})
         except Exception as error:
-            origin = getattr(error, "orig", None) or error
-            if IN_FAILED_TRANSACTION in (getattr(origin, "sqlstate", None), getattr(origin, "pgcode", None)):
+            if has_state(error, FAILED_TRANSACTION):
                 raise TransactionEnded(BROKEN) from error
             raise
         if column(rows) != [self._xid]:

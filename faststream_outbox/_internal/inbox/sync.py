@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection_sync, end
-from faststream_outbox._internal.connections.rights import sqlstate_of
-from faststream_outbox._internal.connections.transactions import BEGINNINGS, LONGEST_PAUSE, is_answered, is_conflict
+from faststream_outbox._internal.connections.cause import FAILED_TRANSACTION, has_state, is_answered, is_conflict
+from faststream_outbox._internal.connections.transactions import BEGINNINGS, LONGEST_PAUSE
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.event_log import write_event_log
 from faststream_outbox._internal.inbox.receipt import (
@@ -34,7 +34,7 @@ from faststream_outbox._internal.inbox.receipt import (
     checked_keep,
 )
 from faststream_outbox._internal.inbox.receipts import SLICE, slice_values
-from faststream_outbox._internal.inbox.receiving import AUTOCOMMIT, IN_FAILED_TRANSACTION
+from faststream_outbox._internal.inbox.receiving import AUTOCOMMIT
 from faststream_outbox._internal.options import check_choice
 from faststream_outbox._internal.schema.given import check_inbox
 from faststream_outbox._internal.service import pause_after
@@ -188,7 +188,7 @@ class _Receiving:
         try:
             rows = opened.fetch_sync(opened.sql("inbox", name), {**self._values, **more})
         except Exception as error:
-            if sqlstate_of(error) == IN_FAILED_TRANSACTION:
+            if has_state(error, FAILED_TRANSACTION):
                 raise TransactionEnded(BROKEN) from error
             raise
         if column(rows) != [self._values["xid"]]:

@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from faststream_outbox import OutboxBroker, make_outbox_table
 from faststream_outbox.log import make_log_tables
-from faststream_outbox.testing.postgres import PostgresServer, PostgresUnavailable
+from faststream_outbox.testing.postgres import PostgresServer
 from tests.conftest import SETTINGS
+from tests.servers.programs import postgres
 from tests.sql.tls import Certificates, make_certificates
 from tests.waiting import eventually
 
@@ -33,11 +34,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="module")
 def secure_server(certificates: Certificates) -> Iterator[PostgresServer]:
     """Debian's PostgreSQL, since the wheel's is made without OpenSSL."""
-    try:
-        server = PostgresServer.start(version=15, settings=SETTINGS)
-    except PostgresUnavailable as error:
-        pytest.skip(str(error))
-    with server:
+    with PostgresServer.start(version=postgres(15), settings=SETTINGS) as server:
         owner = server.data.stat()
         for source in (certificates.certificate, certificates.key):
             file = server.data / source.name

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import Stage
+from tests.servers.programs import terminal
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 60.0
@@ -98,7 +98,7 @@ class TestCtrlC:
     def test_answers_a_question(self, stage: Stage) -> None:
         """The event loop would only note it, and the question would stay."""
         stage.bury(2)
-        ours, theirs = pty.openpty()
+        ours, theirs = terminal()
         running = command(stage, "dead", "replay", "--all", stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         read_until(ours, b"[y/N]")
@@ -111,7 +111,7 @@ class TestCtrlC:
 
 def test_a_terminal_is_asked_and_gets_tables(stage: Stage) -> None:
     stage.bury(2, queue="orders\x1b[31m")
-    ours, theirs = pty.openpty()
+    ours, theirs = terminal()
     running = command(stage, "dead", "replay", "--all", stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     seen = read_until(ours, b"[y/N]")

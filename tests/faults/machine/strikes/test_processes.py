@@ -15,6 +15,7 @@ from tests.faults.machine.strikes.processes import Frozen, Grown, Killed, Rolled
 from tests.faults.machine.strikes.strike import NotHere, NotNow, Strike
 from tests.faults.machine.strikes.striking import Tame, Witness, striking
 from tests.faults.machine.world import World
+from tests.servers.missing import missing
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.asyncio(loop_scope="module")]
@@ -186,4 +187,4 @@ def needs_library() -> None:
     try:
         library()
     except NotHere as missing_library:
-        pytest.skip(str(missing_library))
+        missing(str(missing_library))
