@@ -20,7 +20,9 @@ from faststream_outbox._internal.schema.tables import NAME_LENGTH
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 
 TimerConflict = Literal["ignore", "extend", "replace"]
-"""What becomes of a timer whose name is taken: left out, put off, or put in the place of the other."""
+"""What a timer_id means that is taken: leave this message out, move the other one's time, or take its place."""
+OnDuplicate = Literal["error", "ignore"]
+"""What a message_id means that is in the topic already."""
 
 MAX_BODY_BYTES = 250_000_000
 """What every driver carries in one statement."""
