@@ -120,7 +120,7 @@ class Member:
         """Of the ticks that its places are of, as far as they are not written."""
         self.heard = 0
         """How much news there had been when it last read."""
-        self._unwritten: set[int] = set()
+        self.unwritten: set[int] = set()
         """Spans whose cursors have passed over messages of others and are not written yet."""
 
     def unsettle(self) -> None:
@@ -149,11 +149,11 @@ class Member:
             if known is not None and known.epoch == span.epoch and known.cursor < cursor:
                 self.leases.spans[span.lo] = known.at(cursor, stamp)
                 if stamp is not None:
-                    self._unwritten.add(span.lo)
+                    self.unwritten.add(span.lo)
 
-    def unwritten(self) -> list[Span]:
+    def unwritten_spans(self) -> list[Span]:
         """Spans whose cursors have passed over messages of others and are not written yet."""
-        return [span for span in self.leases.spans.values() if span.lo in self._unwritten]
+        return [span for span in self.leases.spans.values() if span.lo in self.unwritten]
 
     def wrote(self, span: Span, *, is_kept: bool) -> None:
         """The cursor of a span was written, or was not ours any more."""
@@ -165,7 +165,7 @@ class Member:
             self.unsettle()
         elif known.cursor == span.cursor:
             self.leases.spans[span.lo] = known.settled()
-            self._unwritten.discard(span.lo)
+            self.unwritten.discard(span.lo)
         else:
             # It has passed over more meanwhile.
             self.leases.spans[span.lo] = replace(known, written=span.cursor)

@@ -43,7 +43,7 @@ class Reader(Settling):
         """Take and give up slots, as is fair, and learn which keys wait."""
         self.is_unsettled = False
         leases = self.leases
-        if self._unwritten:
+        if self.unwritten:
             await self.write_progress()
         gave = False
         if await self.is_paused():
@@ -219,7 +219,7 @@ class Reader(Settling):
         if generation == self.generation:
             return
         self.generation = generation
-        self._unwritten.clear()
+        self.unwritten.clear()
         for lo, span in list(self.leases.spans.items()):
             if span.written is not None:
                 self.leases.spans[lo] = replace(span, cursor=span.written, written=None, stamp=None)

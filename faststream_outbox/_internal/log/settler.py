@@ -111,8 +111,8 @@ class Settling(Member):
     async def write_progress(self, *, release: bool = False) -> None:
         """Write cursors that have passed over messages of others."""
         await self.client.tail.written(self)
-        spans = self.unwritten()
-        self._unwritten.clear()
+        spans = self.unwritten_spans()
+        self.unwritten.clear()
         self._moved_at = asyncio.get_running_loop().time()
         if spans:
             await self._write("move", {**moves(spans, again=True), "release": release}, spans)
@@ -152,8 +152,8 @@ class Settling(Member):
         # Those behind move on; the others only where their way was passed over.
         spans = await self.moving(batch, reached)
         known = {span.lo for span in spans}
-        passed = [s for s in self.leases.spans.values() if s.lo in self._unwritten and s.lo not in known]
-        self._unwritten.clear()
+        passed = [s for s in self.leases.spans.values() if s.lo in self.unwritten and s.lo not in known]
+        self.unwritten.clear()
         self._moved_at = asyncio.get_running_loop().time()
         values = {**moves([*spans, *passed], again=True), "release": release}
         if batch.deferrals:

@@ -227,7 +227,7 @@ class Tail:
             passed: list[tuple[Member, Span]] = []
             for seat in self._seats.values():
                 self._pass(seat)
-                passed += [(seat.reader, span) for span in seat.reader.unwritten()]
+                passed += [(seat.reader, span) for span in seat.reader.unwritten_spans()]
             if passed:
                 await self._write(passed)
 
