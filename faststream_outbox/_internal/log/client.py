@@ -9,6 +9,7 @@ the broker; readers take what they need from it, and it knows them as members on
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -27,13 +28,13 @@ from faststream_outbox._internal.janitor import Retention
 from faststream_outbox._internal.log.admin.retention import Upkeep
 from faststream_outbox._internal.log.fetcher import Fetcher
 from faststream_outbox._internal.log.member import Member
-from faststream_outbox._internal.log.options import Start
+from faststream_outbox._internal.log.options import ReadOptions, Start
 from faststream_outbox._internal.log.ordering.sequencer import Sequencer, Ticker
 from faststream_outbox._internal.log.ordering.timeline import Timeline
 from faststream_outbox._internal.log.renewer import Renewing, beat
 from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, Channel, changed
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor
+from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Slots
 from faststream_outbox._internal.log.tail import Tail
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
@@ -182,6 +183,13 @@ class LogClient:
     async def ask(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         """Run one of the statements about positions, for an operator."""
         return await self.operator_connection.fetch(statements("position", self.names)[name], values)
+
+    def new_member(self, group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = "") -> Member:
+        """A member of a group, which is served once it is attached."""
+        start, me, ttl = partial(self.place_of, options.start), self.identity.token(), options.lease_ttl_seconds
+        leases = SlotLeases(group, self.connection, self.names, ttl, start, me, fixed)
+        leases.in_flight = options.batch_size
+        return Member(group, options, leases, name)
 
     async def attach(self, reader: Member) -> None:
         """Serve this reader; the first one starts the loops."""

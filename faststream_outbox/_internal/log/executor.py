@@ -49,7 +49,7 @@ async def guarded(batch_run: "BatchRun", delivery: Delivery, run: Callable[[], A
     """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
     reader = batch_run.reader
     is_suspect = delivery.position in reader.leases.crash_guard.suspects
-    async with reader.client.suspicion() if is_suspect else nullcontext():
+    async with reader.settler.suspicion() if is_suspect else nullcontext():
         may_run = await noted(batch_run, delivery)
         if may_run is None or (may_run and not await run()):
             return False
@@ -60,7 +60,7 @@ async def guarded(batch_run: "BatchRun", delivery: Delivery, run: Callable[[], A
 async def noted(batch_run: "BatchRun", delivery: Delivery) -> bool | None:
     """Note that a message is about to run; False if it is over, because owners died with it, None if it is lost."""
     reader = batch_run.reader
-    crashes = await reader.note(delivery.slot, delivery.position)
+    crashes = await reader.settler.note(delivery.slot, delivery.position)
     if crashes is None or crashes < reader.options.crash_limit:
         return None if crashes is None else True
     batch_run.end(delivery, Dead(CRASH_LOOP, CrashLoop(crash_message(crashes))))
@@ -74,7 +74,7 @@ async def survived(batch_run: "BatchRun", delivery: Delivery) -> None:
     await batch_run.write()
     if batch_run.batch.is_deferred:
         # No cursor was moved, which would have taken the note away.
-        await reader.note(delivery.slot, None)
+        await reader.settler.note(delivery.slot, None)
     reader.leases.crash_guard.had(delivery.slot, delivery.position)
 
 
@@ -106,7 +106,7 @@ class BatchRun:
         self._written_up: set[str] = set()
         self._written_halts: dict[int, Cursor] = {}
         self._unwritten: Counter[str] = Counter()
-        self._report = events.Started in reader.client.events
+        self._report = reader.settler.is_heard(events.Started)
         loop = asyncio.get_running_loop()
         self._time = loop.time
         self._settled_at = loop.time()
@@ -237,7 +237,7 @@ class BatchRun:
             return False
         if delivery.is_left_out:
             # Nobody can handle it, and what comes after it must not wait for that.
-            self.end(delivery, Dead(NOT_READABLE, reader.client.fetcher.unreadable.error_of(delivery.position)))
+            self.end(delivery, Dead(NOT_READABLE, reader.settler.error_of(delivery.position)))
             return False
         return True
 
@@ -250,7 +250,7 @@ class BatchRun:
     def _halt(self, delivery: Delivery, waiting: int) -> None:
         reader = self.reader
         self.batch.halts[delivery.slot] = Cursor(delivery.tick, delivery.position - 1)
-        reader.client.events.emit(events.KeyHalted(reader.group.name, reader.group.uri, delivery.uri, waiting))
+        reader.settler.emit(events.KeyHalted(reader.group.name, reader.group.uri, delivery.uri, waiting))
 
     async def _one(self, delivery: Delivery, call: Call) -> bool:
         """Run the handler on one message; False if it was not handled and comes again as it is."""
@@ -291,7 +291,7 @@ class BatchRun:
         reached = self.batch.end if self._all_at_once else deliveries[0].cursor
         # Not noted in the batch: the commit may yet fail.
         done = [delivery.position for delivery in deliveries]
-        await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+        await self.reader.settler.settle_within(session, self.batch, reached, [*self.batch.done, *done])
 
     async def begin_within(self, session: AsyncSession) -> None:
         """Begin the transaction in which messages will be handled and finished, or raise `LeaseLost`."""
@@ -300,18 +300,18 @@ class BatchRun:
     async def lock_within(self, session: AsyncSession) -> bool:
         """Hold the batch's spans where the transaction would not see that they were renewed; whether it is so."""
         reader = self.reader
-        is_strict = await reader.client.isolation.is_strict(session)
+        is_strict = await reader.settler.isolation.is_strict(session)
         if is_strict:
-            await reader.lock_within(session, self.batch)
+            await reader.settler.lock_within(session, self.batch)
         return is_strict
 
     async def commit(self, session: AsyncSession) -> None:
         """Commit the transaction that `settle_within` wrote in, or raise."""
-        await self.reader.commit(session)
+        await self.reader.settler.commit(session)
 
     async def committed(self, reached: Cursor) -> None:
         """Take note of a transaction that has committed, whatever is cancelled meanwhile."""
-        await unbroken(self.reader.committed(self.batch, reached))
+        await unbroken(self.reader.settler.committed(self.batch, reached))
         self.written()
 
     def _start(self, delivery: Delivery) -> None:
@@ -319,9 +319,8 @@ class BatchRun:
         if self._report and not delivery.is_running:
             delivery.is_running = True
             reader = self.reader
-            size = len(delivery.payload)
-            message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
-            reader.client.events.emit(events.Started(*message, size, group=reader.group.name))
+            size, message = len(delivery.payload), reader.named(delivery)
+            reader.settler.emit(events.Started(*message, size, group=reader.group.name))
 
     def _close(self) -> None:
         """Report those that began and of which nothing is written: whoever counts what runs must know of their end."""
@@ -332,10 +331,10 @@ class BatchRun:
         for delivery in self.batch.deliveries:
             if delivery.is_running:
                 delivery.is_running = False
-                message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
+                message = reader.named(delivery)
                 is_decided = delivery.position in with_outcome
                 group = reader.group.name
-                reader.client.events.emit(
+                reader.settler.emit(
                     events.Abandoned(*message, group=group)
                     if is_decided
                     else events.Released(*message, was_started=True, group=group)
@@ -349,7 +348,7 @@ class BatchRun:
                 batch.done.append(delivery.position)
             batch.ended.append((delivery, outcome, duration))
             return
-        deferral, final = deferral_of(delivery, outcome, self.reader)
+        deferral, final = deferral_of(delivery, outcome, self.reader.options, self.reader.settler.describe)
         batch.ended.append((delivery, final, duration))
         if deferral is None:
             if batch.is_deferred:
@@ -370,7 +369,7 @@ class BatchRun:
 
     async def _write(self) -> None:
         if self.reached is not None:
-            await self.reader.settle(self.batch, self.reached)
+            await self.reader.settler.settle(self.batch, self.reached)
         self.written()
         self._settled_at = self._time()
 
@@ -383,6 +382,6 @@ class BatchRun:
         reader, batch = self.reader, self.batch
         reached = batch.end if is_whole else self.reached
         if reached is not None or batch.is_deferred:
-            await reader.settle(batch, reached or batch.end, release=release)
+            await reader.settler.settle(batch, reached or batch.end, release=release)
         elif release:
             await reader.leases.release()

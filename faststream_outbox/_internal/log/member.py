@@ -123,6 +123,10 @@ class Member:
         self.unwritten: set[int] = set()
         """Spans whose cursors have passed over messages of others and are not written yet."""
 
+    def named(self, delivery: Delivery) -> tuple[str, str, int, int]:
+        """Which message it is, for events: its topic, whose, its position, and how often it was delivered."""
+        return self.group.uri, self.name, delivery.position, delivery.deliveries_count
+
     def unsettle(self) -> None:
         """Have it arrange its slots anew before it reads on."""
         self.is_unsettled = True

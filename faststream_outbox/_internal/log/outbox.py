@@ -240,7 +240,7 @@ class Outbox(GroupAdmin):
             check_count("batch_size", batch_size)
         reader = self._reader(consumer_group, uri, fixed=share)
         tally = Tally()
-        reader.reported = tally.hear
+        reader.settler.reported = tally.hear
         renewing = self._renew_by_and_by(reader)
         try:
             await reader.arrange()
@@ -378,7 +378,7 @@ async def _stopped(consumers: Sequence[Consumer], timeout: float | None) -> None
 
 
 async def _given_back(reader: Reader) -> None:
-    await reader.write_progress(release=True)
+    await reader.settler.write_progress(release=True)
     if reader.leases.spans or reader.is_unsettled:
         await reader.leases.give_back()
 

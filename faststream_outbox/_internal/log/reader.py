@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from faststream_outbox._internal import events
 from faststream_outbox._internal.log.blocked import PARKED
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.member import Batch
+from faststream_outbox._internal.log.member import Batch, Member
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.ordering.timeline import window
-from faststream_outbox._internal.log.settler import Settling
+from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.log.sharing.calls import changed
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import SLOTS, Cursor, Slots, furthest_behind, slots_of
@@ -28,23 +28,27 @@ if TYPE_CHECKING:
     from faststream_outbox._internal.log.client import LogClient
 
 
-class Reader(Settling):
+class Reader(Member):
     """One member of a group, which reads."""
 
     def __init__(
         self, client: "LogClient", group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
     ) -> None:
-        super().__init__(client, group, options, fixed=fixed, name=name)
+        member = client.new_member(group, options, fixed=fixed, name=name)
+        super().__init__(group, options, member.leases, name)
+        self.client = client
+        self.settler = Settler(self, client)
         self._wide = 1
         self._held = 0
         self._admin = statements("group_admin", client.names)
+        self._deferrals = statements("deferred", client.names)
 
     async def arrange(self) -> None:
         """Take and give up slots, as is fair, and learn which keys wait."""
         self.is_unsettled = False
         leases = self.leases
         if self.unwritten:
-            await self.write_progress()
+            await self.settler.write_progress()
         gave = False
         if await self.is_paused():
             # Its place is kept; what is in flight elsewhere is finished there.
@@ -57,7 +61,7 @@ class Reader(Settling):
             await self.client.call(self.group)
             self.is_unsettled = False
         if leases.spans:
-            await self._load_blocked()
+            await self.settler.load_blocked()
         if leases.size != self._held:
             self._held = leases.size
             event = events.SlotsHeld(self.group.name, self.group.uri, str(leases.me), self._held, leases.members)
@@ -85,7 +89,7 @@ class Reader(Settling):
     async def leave(self) -> None:
         """Give everything back, with what was passed over written, and be a member no more."""
         self.portion = None
-        await self.write_progress()
+        await self.settler.write_progress()
         await self.leases.leave(changed(self.group, self.client.calls.sender))
         if self.leases.fixed is None:
             self.client.unsettle(self.group.digest)
@@ -136,23 +140,15 @@ class Reader(Settling):
         empty = set(keys[:asked]) - {row.uri for row in rows}
         if empty:
             # An operator has ended them, or retention deleted their messages while the group was away.
-            await self._give_up(sorted(empty))
+            await self.settler.give_up(sorted(empty))
         elif not ready:
             # An operator has changed what comes first.
-            await self._load_blocked()
+            await self.settler.load_blocked()
         if not ready:
             return None
         deliveries = [Delivery.waiting(row, self.group.uri) for row in ready]
         self.client.had_waited.add(self.group)
         return Batch(deliveries, list(self.leases.spans.values()), Cursor(0, 0), is_deferred=True)
-
-    async def _give_up(self, keys: list[str]) -> None:
-        """End what waits under these keys and is not there any more."""
-        rows = await self._persist(self._deferrals["drop_missed"], {**self.group.values, "keys": keys})
-        if rows:
-            positions = tuple(sorted(column(rows)))
-            self.client.events.emit(events.MessagesMissed(self.group.name, self.group.uri, positions))
-        await self._load_blocked()
 
     async def _fresh_batch(self, size: int, *, is_idle: bool) -> Batch | None:
         timeline, connection = self.client.timeline, self.client.connection
@@ -194,8 +190,8 @@ class Reader(Settling):
                 return Batch([Delivery(row, topic) for row in rows], behind, end, found.stamps)
             self._wide = min(1024, self._wide * 4)
             self.pass_over(behind, end, found.stamps[end.tick])
-            if asyncio.get_running_loop().time() - self._moved_at > PROGRESS_SECONDS:
-                await self.write_progress()
+            if asyncio.get_running_loop().time() - self.settler.moved_at > PROGRESS_SECONDS:
+                await self.settler.write_progress()
         return None
 
     def _handed_batch(self, size: int) -> Batch | None:

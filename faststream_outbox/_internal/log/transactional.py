@@ -42,7 +42,7 @@ async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSu
     except BaseException as error:
         if is_transient(error):
             if is_conflict(error):
-                batch_run.reader.client.isolation.doubt()
+                batch_run.reader.settler.isolation.doubt()
             raise
         for delivery in deliveries:
             if not await _alone(batch_run, delivery, subscriber):
@@ -120,7 +120,7 @@ async def _in_one(
         if reached is None:
             return deliveries
         allow()
-        await reader.settle_within(session, batch, reached, batch.done)
+        await reader.settler.settle_within(session, batch, reached, batch.done)
         end(session)
         batch_run.reached = await unbroken(_commit(batch_run, session, reached))
     return [delivery for delivery in deliveries if delivery.cursor > reached]
@@ -129,7 +129,7 @@ async def _in_one(
 @asynccontextmanager
 async def _transaction(batch_run: BatchRun) -> AsyncGenerator[AsyncSession, None]:
     """A transaction for handlers, whose session is refused afterwards."""
-    async with batch_run.reader.client.open_session() as session:
+    async with batch_run.reader.settler.open_session() as session:
         try:
             # A handler that ends the transaction itself is refused by this one.
             async with session.begin():
@@ -166,7 +166,7 @@ async def _held(batch_run: BatchRun, session: AsyncSession) -> bool:
 
 
 async def _commit(batch_run: BatchRun, session: AsyncSession, reached: Cursor) -> Cursor:
-    await batch_run.reader.commit(session)
+    await batch_run.commit(session)
     await batch_run.committed(reached)
     return reached
 

@@ -101,7 +101,7 @@ class Machine(RuleBasedStateMachine):
         held = [span for span in reader.leases.spans.values() if data.draw(st.booleans())]
         self.clock += 1
         place = Cursor(1, self.clock)
-        self.run(reader.settle(Batch([], held, place), place))
+        self.run(reader.settler.settle(Batch([], held, place), place))
         for span in reader.leases.spans.values():
             if span.cursor == place:
                 self.at[span.lo : span.hi + 1] = [self.clock] * span.size
