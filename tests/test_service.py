@@ -1,12 +1,14 @@
 """A service starts once, stops for good, and outlives its own crashes."""
 
 import asyncio
+from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox._internal.service import LONGEST_PAUSE, Service, pause_after, retrying
+from faststream_outbox._internal.service import LONGEST_PAUSE, Service, called, pause_after, retrying, until
 from tests.cases import each
 from tests.waiting import eventually
 
@@ -243,3 +245,96 @@ async def test_retrying_is_ended_by_a_cancellation() -> None:
     with pytest.raises(asyncio.CancelledError):
         await retrying(work, work.failed)
     assert work.reports == []
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class TestCalled:
+    @pytest.mark.parametrize("at", [-inf, 0.0, inf])
+    async def test_event_that_was_set_before_is_not_waited_for(self, at: float) -> None:
+        event = asyncio.Event()
+        event.set()
+        waiting = called(event, at)
+        with pytest.raises(StopIteration) as ended:
+            waiting.send(None)
+        assert (ended.value.value, event.is_set()) == (True, True)
+
+    @pytest.mark.parametrize("seconds", [3600.0, inf])
+    async def test_event_that_is_set_later(self, seconds: float) -> None:
+        event = asyncio.Event()
+        waiting = asyncio.ensure_future(called(event, now() + seconds))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        event.set()
+        assert await waiting is True
+
+    async def test_event_that_is_never_set(self) -> None:
+        before: list[int] = []
+        asyncio.get_running_loop().call_later(0.01, before.append, 1)
+        assert await called(asyncio.Event(), now() + 0.05) is False
+        assert before == [1]
+
+    @pytest.mark.parametrize("seconds", [3600.0, inf])
+    async def test_time_that_has_passed_is_not_waited_for(self, seconds: float) -> None:
+        assert await asyncio.wait_for(called(asyncio.Event(), now() - seconds), 30) is False
+
+    async def test_time_that_has_passed_lets_others_have_a_turn(self) -> None:
+        turns: list[int] = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        await called(asyncio.Event(), now() - 1)
+        assert turns == [1]
+
+    async def test_event_that_is_set_in_the_moment_the_time_comes(self) -> None:
+        event = asyncio.Event()
+        asyncio.get_running_loop().call_soon(event.set)
+        assert await called(event, now() - 1) is True
+
+    @pytest.mark.parametrize("seconds", [3600.0, inf])
+    async def test_is_ended_by_a_cancellation(self, seconds: float) -> None:
+        waiting = asyncio.ensure_future(called(asyncio.Event(), now() + seconds))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+class TestUntil:
+    @pytest.fixture
+    def pauses(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """How long was slept, in a moment each."""
+        slept: list[float] = []
+        sleep = asyncio.sleep
+
+        async def counted(seconds: float) -> None:
+            slept.append(seconds)
+            await sleep(0)
+
+        monkeypatch.setattr("faststream_outbox._internal.service.asyncio.sleep", counted)
+        return slept
+
+    async def test_what_is_so_at_once_is_not_waited_for(self, pauses: list[float]) -> None:
+        assert await until(lambda: True, -1.0, lambda: True, 0.02) is True
+        assert pauses == []
+
+    async def test_what_becomes_so_is_waited_for(self, pauses: list[float]) -> None:
+        assert await until(lambda: len(pauses) == 3, 3600.0, lambda: False, 0.02) is True
+        assert pauses == [0.02] * 3
+
+    async def test_what_is_over_before_is_not_waited_for(self, pauses: list[float]) -> None:
+        assert await until(lambda: len(pauses) == 3, 3600.0, lambda: len(pauses) == 2, 0.02) is False
+        assert pauses == [0.02] * 2
+
+    async def test_what_never_becomes_so_is_waited_for_so_long(self) -> None:
+        before: list[int] = []
+        asyncio.get_running_loop().call_later(0.01, before.append, 1)
+        assert await until(lambda: False, 0.05, lambda: False, 0.001) is False
+        assert before == [1]
+
+    async def test_is_ended_by_a_cancellation(self) -> None:
+        waiting: asyncio.Future[Any] = asyncio.ensure_future(until(lambda: False, 3600.0, lambda: False, 0.001))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting

@@ -2,12 +2,14 @@
 
 `start` twice is once, `stop` before `start` does nothing, `stop` awaits what it ends, and a loop
 that crashes is started again with a growing pause and says so. A `Service` is given its loop, one task's
-whole life; owners call `start` and `stop` and nothing else. `retrying` is how a loop tries again what failed. A
-`Pulse` is how it shows that it moves on, so that one which hangs does not look like one which has nothing to do.
+whole life; owners call `start` and `stop` and nothing else. `retrying` is how a loop tries again what failed, `called`
+how it waits for its next turn, `until` how it waits for what nobody announces. A `Pulse` is how it shows that it moves
+on, so that one which hangs does not look like one which has nothing to do.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
 from random import random
 from time import monotonic
 from typing import Any, TypeVar
@@ -51,6 +53,31 @@ async def retrying(
             failures += 1
             failed(error, failures)
             await asyncio.sleep(min(longest_pause, pause_after(failures, random())))
+
+
+async def called(event: asyncio.Event, until: float) -> bool:
+    """Wait until the event is set, or the loop's clock is there; whether it was set. It is not cleared.
+
+    For ever where the time is `inf`. A time that has passed looks at the event alone, and lets others have a turn.
+    """
+    try:
+        async with asyncio.timeout_at(None if until == inf else until):
+            await event.wait()
+    except TimeoutError:
+        # Set in the moment in which the time came, it was set.
+        return event.is_set()
+    return True
+
+
+async def until(is_so: Callable[[], bool], seconds: float, is_over: Callable[[], bool], pause: float) -> bool:
+    """Ask again and again whether it is so, for so many seconds and until it is over; whether it is."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not is_so():
+        if is_over() or loop.time() > end:
+            return False
+        await asyncio.sleep(pause)
+    return True
 
 
 async def unbroken(work: Coroutine[Any, Any, T], again: Callable[[], Coroutine[Any, Any, T]] | None = None) -> T:

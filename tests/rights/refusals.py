@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import URL, Engine, MetaData
 
 from faststream_outbox import make_dlq_table, make_outbox_table
-from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
+from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
 from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.log import Outbox
 from faststream_outbox.schema import validate_schema

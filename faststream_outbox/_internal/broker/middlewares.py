@@ -42,7 +42,7 @@ from faststream_outbox._internal.broker.forwarding import MESSAGE_ID, NATS_MESSA
 from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, SESSION, Received
 from faststream_outbox._internal.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox._internal.connections.caller import end
-from faststream_outbox._internal.connections.transactions import is_conflict
+from faststream_outbox._internal.connections.cause import is_conflict
 from faststream_outbox._internal.log.message import EVENT_ID
 from faststream_outbox._internal.outcomes.calling import overdue
 from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry

@@ -22,7 +22,7 @@ from typing import Literal
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, SQLAlchemyError
 
 from faststream_outbox import errors
-from faststream_outbox._internal.connections.rights import sqlstate_of
+from faststream_outbox._internal.connections.cause import sqlstate_of
 
 Mark = Literal["plain", "good", "notice", "warning", "bad"]
 """How much something wants to be seen."""

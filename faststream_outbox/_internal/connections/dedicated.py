@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.connections import opening
 from faststream_outbox._internal.connections.address import Address, Dialling
+from faststream_outbox._internal.connections.cause import is_lost
 from faststream_outbox._internal.connections.identity import Identity, Role
 from faststream_outbox._internal.connections.opening import BEGIN, IDLE_IN_TRANSACTION, Opened, opened
 from faststream_outbox._internal.schema.names import check_given
@@ -35,16 +36,9 @@ _PROBE = (
     "current_setting('application_name')"
 )
 _IDLE_WHILE_HOLDING = 3600.0
-_IDLE_TOO_LONG = "25P03"
 STATEMENT_TIMEOUT = 30.0
 LOCK_PATIENCE = 25.0
 """A wait for a lock fails as such after this time, before a message looks as if it could not be read in time."""
-
-
-def _is_lost(error: Exception) -> bool:
-    """Whether the connection failed, and not the statement; drivers do not agree on what they call it."""
-    sqlstate = getattr(error, "sqlstate", None)
-    return sqlstate is None or sqlstate == _IDLE_TOO_LONG or sqlstate.startswith("08")
 
 
 class DedicatedConnection:
@@ -220,7 +214,7 @@ class DedicatedConnection:
         try:
             results = await self._run_steps(steps, lock_seconds)
         except Exception as error:
-            if self._is_given_up or monotonic() - begun < IDLE_IN_TRANSACTION or not _is_lost(error):
+            if self._is_given_up or monotonic() - begun < IDLE_IN_TRANSACTION or not is_lost(error):
                 raise
             # The event loop stood still for so long that the server took us for dead. Nothing was committed.
             await self._discard()

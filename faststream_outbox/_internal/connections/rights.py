@@ -7,10 +7,10 @@ it are needed. Pure. Used by `caller`, for whatever runs in the caller's session
 
 import re
 
+from faststream_outbox._internal.connections.cause import REFUSED, first_line, has_state
 from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.errors import MissingRight
 
-REFUSED = "42501"
 PAGE = "docs/security.md"
 """Where the rights of every role are listed."""
 
@@ -39,29 +39,12 @@ _OBJECT = re.compile(r"permission denied for (table|relation|sequence|schema|col
 _POLICY = re.compile(r"row-level security policy.* for table (.+)")
 
 
-def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE that an error of a driver, or SQLAlchemy's around one, carries."""
-    for holder in (error, getattr(error, "orig", None)):
-        state = getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)
-        if isinstance(state, str):
-            return state
-    return None
-
-
 def missing_right(error: BaseException, statement: Statement) -> MissingRight | None:
     """What to raise instead of an error that means a missing right; None if it means something else."""
-    if sqlstate_of(error) != REFUSED:
+    if not has_state(error, REFUSED):
         return None
-    return MissingRight(f"{_said(error)}: {_advice(_said(error), statement)} All roles and their rights: {PAGE}.")
-
-
-def _said(error: BaseException) -> str:
-    """The server's own first line."""
-    origin = getattr(error, "orig", None) or error
-    lines = str(origin).splitlines()
-    text = lines[0] if lines else type(origin).__name__
-    # SQLAlchemy's asyncpg errors begin with the class of the driver's.
-    return re.sub(r"^<class '[\w.]+'>: ", "", text)
+    said = first_line(error)
+    return MissingRight(f"{said}: {_advice(said, statement)} All roles and their rights: {PAGE}.")
 
 
 def _advice(said: str, statement: Statement) -> str:

@@ -1,38 +1,29 @@
-"""Whether a transaction sees what others commit meanwhile, and what to do where it does not.
+"""Transactions of handlers: whether they see what others commit meanwhile, how they begin, and how they end.
 
 Above READ COMMITTED a transaction fails when it writes a row that somebody else has written since it began,
 as a renewal does. So such a transaction locks its row first: whoever renews or claims passes over it.
-The level is asked for once and remembered; a conflict makes it unknown again. Used for transactions of handlers.
+The level is asked for once and remembered; a conflict makes it unknown again.
 
-Committing a handler's transaction: a COMMIT whose answer was lost is found out about, never guessed.
-
-A connection that breaks while COMMIT is under way leaves nobody knowing. So the question goes to the server, on a
-connection of the library's own, until it is answered: what the transaction wrote last is there, or it is not; while
-the transaction still holds its locks, it may yet end either way, and the question is asked again. Used by
-both engines, for transactional handlers.
+A COMMIT whose answer was lost is found out about, never guessed. A connection that breaks while COMMIT is under way
+leaves nobody knowing. So the question goes to the server, on a connection of the library's own, until it is answered:
+what the transaction wrote last is there, or it is not; while the transaction still holds its locks, it may yet end
+either way, and the question is asked again. Used by both engines and by the inbox.
 """
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.connections.cause import is_answered, is_conflict
 from faststream_outbox._internal.service import retrying
 from faststream_outbox.errors import LeaseLost
 
-CONFLICT = "40001"
 READ_COMMITTED = ("read committed", "read uncommitted")
 BEGINNINGS = 5
 """How often a transaction is begun that a renewal got in the way of."""
-
-
-def is_conflict(error: BaseException | None) -> bool:
-    """Whether the server could not fit the transaction in with another one."""
-    holders = (error, getattr(error, "orig", None))
-    return any((getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)) == CONFLICT for holder in holders)
 
 
 async def begin(session: AsyncSession, lock: Callable[[], Awaitable[object]]) -> None:
@@ -71,7 +62,6 @@ class Isolation:
 
 
 LONGEST_PAUSE = 0.5
-_BROKEN = ("08", "57P")
 
 
 class _StillOpen(Exception):
@@ -125,12 +115,3 @@ async def _found_out(ask: Callable[[], Awaitable[Fate]], tell: Callable[[BaseExc
             tell(error)
 
     return await retrying(decided, failed, longest_pause=LONGEST_PAUSE)
-
-
-def is_answered(error: BaseException) -> bool:
-    """Whether the server itself said so, on a connection that still stands."""
-    if getattr(error, "connection_invalidated", False):
-        return False
-    source: Any = getattr(error, "orig", None) or error
-    state = getattr(source, "sqlstate", None) or getattr(source, "pgcode", None)
-    return isinstance(state, str) and not state.startswith(_BROKEN)

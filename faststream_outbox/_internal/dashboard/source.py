@@ -13,7 +13,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox._internal.broker.broker import OutboxBroker
-from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
+from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
 from faststream_outbox._internal.doctor.doctor import Doctor
 from faststream_outbox._internal.log.admin.positions import Place
 from faststream_outbox._internal.log.outbox import Outbox

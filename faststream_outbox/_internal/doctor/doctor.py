@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.opening import engine_apart
-from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
 from faststream_outbox._internal.doctor import repairs
 from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Check, Examined, Finding, Limits, Patient
 from faststream_outbox._internal.doctor.queues import DEAD_LETTERS, HELD_KEYS, PARKED_KEYS, PAUSED_QUEUES, READY

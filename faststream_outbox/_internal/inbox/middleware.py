@@ -36,7 +36,7 @@ from faststream.types import AsyncFunc
 from sqlalchemy.exc import DBAPIError, InterfaceError, TimeoutError
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.connections.rights import sqlstate_of
+from faststream_outbox._internal.connections.cause import sqlstate_of
 from faststream_outbox._internal.inbox.examine import broker_family, examine, key_of
 from faststream_outbox._internal.inbox.receipt import SESSION, Answer
 from faststream_outbox._internal.inbox.receiver import Receiver

@@ -18,9 +18,10 @@ from uuid import UUID
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from faststream_outbox._internal.connections.cause import sqlstate_of
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import worker_id_of
-from faststream_outbox._internal.connections.rights import missing_right, sqlstate_of
+from faststream_outbox._internal.connections.rights import missing_right
 from faststream_outbox._internal.log.admin.groups import GroupStatus, list_groups
 from faststream_outbox._internal.options import check_number, check_seconds, check_text
 from faststream_outbox._internal.overview import topics

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.connections.caller import AnySession
-from faststream_outbox._internal.connections.rights import REFUSED, sqlstate_of
+from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.admin.groups import CREATE, check_known, near_miss
 from faststream_outbox._internal.log.admin.partitions import Partitions
