@@ -118,7 +118,7 @@ async def test_span_beyond_the_end_of_the_log_draws_no_other_one_after_it(rig: L
     reader = await rig.reader()
     await reader.join()
     await reader.settler.settle(*_whole(await reader.next_batch(is_idle=True)))
-    await reader.leases.isolate(255)
+    await reader.member.leases.isolate(255)
     await rig.ask("update {offsets} set tick = 900, position = 900 where lo = 255")
     another = await rig.reader()
     await reader.leave()
