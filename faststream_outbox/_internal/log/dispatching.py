@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun, noted, survived
+from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.member import Ended
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.reader import Reader
@@ -142,14 +142,14 @@ class _Handing:
 
     async def note(self, delivery: Delivery) -> bool | None:
         """Note that it is about to be handed out; False if it is over, None if it is lost."""
-        may_run = await noted(self._batch_run, delivery)
+        may_run = await self._batch_run.noted(delivery)
         if may_run is False:
             self._count += 1
         return may_run
 
     async def survive(self, delivery: Delivery) -> None:
         """Write at once what became of it."""
-        await survived(self._batch_run, delivery)
+        await self._batch_run.survived(delivery)
 
     async def settle(self, delivery: Delivery) -> None:
         """The caller is done with it."""
