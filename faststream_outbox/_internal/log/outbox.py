@@ -16,13 +16,14 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
+from faststream_outbox._internal.envelope import OnDuplicate
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.janitor import Retention, checked_retention
 from faststream_outbox._internal.log.admin.groups import Groups
 from faststream_outbox._internal.log.admin.operators import GroupAdmin, group_of
 from faststream_outbox._internal.log.admin.parked import Parking
 from faststream_outbox._internal.log.admin.partitions import creating, has_parts, make_rest
-from faststream_outbox._internal.log.append import OnDuplicate, Token, append, append_sync
+from faststream_outbox._internal.log.append import Token, append, append_sync
 from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.dispatching import Dispatched, Subscriber, Tally, deliveries, plainly
