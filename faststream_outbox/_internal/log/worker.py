@@ -12,6 +12,7 @@ it stops, the message in flight is finished, what is done is written, and its sl
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -25,7 +26,7 @@ from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.outcomes.calling import apart
 from faststream_outbox._internal.outcomes.outcome import Outcome
-from faststream_outbox._internal.service import PATIENCE, Service, retrying, unbroken
+from faststream_outbox._internal.service import PATIENCE, Service, called, retrying, unbroken
 
 RunBatch = Callable[[BatchRun], Awaitable[None]]
 
@@ -61,10 +62,8 @@ class Consumer:
         member.is_stopping = True
         member.wake.set()
         if self._service.is_running and timeout != 0:
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._finished.wait()
-            except TimeoutError:
+            until = inf if timeout is None else asyncio.get_running_loop().time() + timeout
+            if not await called(self._finished, until):
                 self._client.events.emit(events.DrainTimedOut(member.name, timeout or 0.0, 1))
         await self._service.stop()
         await self._client.detach(member)
