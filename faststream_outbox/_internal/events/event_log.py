@@ -105,10 +105,10 @@ def entry(event: Noteworthy, say: Say = said) -> tuple[int, str, BaseException |
                 None,
             )
         case events.OutcomeRefused(queue=queue, id=id_, error=error):
-            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox: {say(error)}"
+            text = f"The outcome of message {id_} of {queue!r} was refused; it is set apart in the outbox: {say(error)}"
             return logging.ERROR, text, None
         case events.MessageSetApart(queue=queue, id=id_, error=error):
-            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {say(error)}"
+            text = f"Message {id_} of {queue!r} cannot be fetched; it is set apart in the outbox: {say(error)}"
             return logging.ERROR, text, None
         case events.HookFailed(hook=hook, error=error):
             return logging.ERROR, f"{hook} raised.", error
