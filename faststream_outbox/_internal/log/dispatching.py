@@ -1,10 +1,9 @@
-"""What a dispatch did: outcomes counted once they are written, and failures kept. Used by `Outbox`.
+"""One pass over a group, and `async for` over its messages, without a broker.
 
-Reading a group message by message, with `async for`.
-
-What was handled before the next message is asked for is acknowledged; the message in flight when the loop
-is left, by `break`, by an error or by a kill, comes again. Progress is written a few times a second while
-messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__` and `Outbox.deliveries`.
+What a pass did is counted once it is written, and failures are kept with it. In a loop of the caller's, a message is
+acknowledged when the next one is asked for; the one in flight when the loop is left, by `break`, by an error or by a
+kill, comes again. Progress is written a few times a second while messages flow, and before the loop waits or ends. Used
+by `Outbox`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

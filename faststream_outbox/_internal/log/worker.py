@@ -1,13 +1,12 @@
 """A worker: so many members of a group, or of several, in this process, each handling its own slots in order.
 
-What the broker's subscribers run. The handler gets a delivery, or a batch of them, and answers with
-outcomes; what it decides in its own transaction is settled there.
+The handler gets a delivery, or a batch of them, and answers with outcomes; what it decides in its own transaction is
+settled there. Run by the broker's subscribers and by relays.
 
-A consumer: one reader that handles what it reads until it is stopped.
-
-Waits for ticks, for waiting messages to fall due, and for slots to change hands; polls as well, so that a
-lost wake-up costs a moment and never a message. A failing connection makes it pause and try again. When
-it stops, the message in flight is finished, what is done is written, and its slots are free at once.
+Each member has a consumer, which handles what its reader reads until it is stopped. It waits for ticks, for waiting
+messages to fall due, and for slots to change hands; it polls as well, so that a lost wake-up costs a moment and never a
+message. A failing connection makes it pause and try again. When it stops, the message in flight is finished, what is
+done is written, and its slots are free at once. `Outbox.run` has consumers without a worker.
 """
 
 import asyncio
