@@ -11,7 +11,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.cli.exits import Refusal
-from faststream_outbox._internal.cli.place import Given, Place, Where
+from faststream_outbox._internal.cli.place import Place, Where
 from faststream_outbox._internal.cli.printing import Printer
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.log.outbox import Outbox
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Here:
     """One database, while one command runs."""
 
-    def __init__(self, place: Place, printer: Printer, source: Given, where: Where) -> None:
+    def __init__(self, place: Place, printer: Printer, source: Place, where: Where) -> None:
         self.place = place
         self.printer = printer
         self.source = source
@@ -48,27 +48,27 @@ class Here:
     @property
     def table(self) -> Table:
         """The queues' table."""
-        return _needed(self.place.table, "queues", "--table")
+        return _needed(self.place.tables.table, "queues", "--table")
 
     @property
     def dlq_table(self) -> Table:
         """The dead letters' table."""
-        return _needed(self.place.dlq_table, "dead letters", "--dlq-table")
+        return _needed(self.place.tables.dlq_table, "dead letters", "--dlq-table")
 
     @property
     def log_tables(self) -> LogTables:
         """The topics' tables."""
-        return _needed(self.place.log_tables, "topics", "--log")
+        return _needed(self.place.tables.log_tables, "topics", "--log")
 
     @property
     def inbox_table(self) -> Table:
         """The receipts' table."""
-        return _needed(self.place.inbox_table, "receipts", "--inbox")
+        return _needed(self.place.tables.inbox_table, "receipts", "--inbox")
 
     @cached_property
     def client(self) -> OutboxClient:
         """The queues' client; it has no workers."""
-        made = OutboxClient(self.engine, self.table, dlq_table=self.place.dlq_table, log=None)
+        made = OutboxClient(self.engine, self.table, dlq_table=self.place.tables.dlq_table, log=None)
         self._closing.append(made.wakeups.close)
         return made
 
@@ -88,21 +88,14 @@ class Here:
     @cached_property
     def overview(self) -> Overview:
         """The questions that change nothing."""
-        place = self.place
-        if place.table is None and place.log_tables is None:
+        tables = self.place.tables
+        if tables.table is None and tables.log_tables is None:
             msg = (
                 "Neither a table of queues nor a log is here under its usual name. Name them with --table and --log, "
                 "and their schema with --schema; `schema print` has the SQL that makes them."
             )
             raise Refusal(msg)
-        made = Overview(
-            self.engine,
-            table=place.table,
-            dlq_table=place.dlq_table,
-            log_tables=place.log_tables,
-            inbox_table=place.inbox_table,
-            timeout=self.timeout,
-        )
+        made = Overview(self.engine, **tables.keywords(), timeout=self.timeout)
         self._closing.append(made.close)
         return made
 

@@ -26,7 +26,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from faststream_outbox._internal import text as shown
 from faststream_outbox._internal.cli.exits import (
     Answer,
     Block,
@@ -40,7 +39,7 @@ from faststream_outbox._internal.cli.exits import (
     Quoted,
     Said,
 )
-from faststream_outbox._internal.text import one_line
+from faststream_outbox._internal.text import body, lines, moment, one_line
 
 
 def document(command: str, exit: Exit, data: object, error: tuple[str, str] | None = None) -> str:
@@ -185,7 +184,7 @@ def _show(block: Block, to: Console) -> None:
             to.print(table)
         case Said():
             # Not wrapped: SQL that is to be pasted must keep its comments on their lines.
-            to.print(Text(shown.lines(block.text), style=_STYLES[block.mark]), soft_wrap=True)
+            to.print(Text(lines(block.text), style=_STYLES[block.mark]), soft_wrap=True)
         case Quoted() | Body():
             to.print(Text(one_line(block.title), style="bold"))
             to.print(Text(_quoted(block)), soft_wrap=True)
@@ -210,7 +209,7 @@ def _worded(cell: Cell) -> str:
         case Marked():
             return one_line(cell.text)
         case datetime():
-            return shown.moment(cell)
+            return moment(cell)
         case int():
             return f"{cell:,}"
         case str():
@@ -226,10 +225,10 @@ def plain(block: Block) -> str:
             return "\n".join([one_line(block.title)] * bool(block.title) + _aligned(block))
         case Facts():
             width = max((len(name) for name, _ in block.pairs), default=0)
-            lines = [f"{name:<{width}}  {_worded(value)}".rstrip() for name, value in block.pairs]
-            return "\n".join([one_line(block.title)] * bool(block.title) + lines)
+            pairs = [f"{name:<{width}}  {_worded(value)}".rstrip() for name, value in block.pairs]
+            return "\n".join([one_line(block.title)] * bool(block.title) + pairs)
         case Said():
-            return shown.lines(block.text)
+            return lines(block.text)
         case Quoted() | Body():
             return f"{one_line(block.title)}\n{_quoted(block)}"
         case _:
@@ -237,7 +236,7 @@ def plain(block: Block) -> str:
 
 
 def _quoted(block: Quoted | Body) -> str:
-    text = shown.lines(block.text) if isinstance(block, Quoted) else shown.body(block.payload, is_full=block.is_full)
+    text = lines(block.text) if isinstance(block, Quoted) else body(block.payload, is_full=block.is_full)
     return "  " + text.replace("\n", "\n  ")
 
 

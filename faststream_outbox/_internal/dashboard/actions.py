@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from faststream_outbox._internal.dashboard.content import Redact
 from faststream_outbox._internal.options import check_seconds, check_text
+from faststream_outbox._internal.overview.queues import OLD_SECONDS
 from faststream_outbox.errors import InvalidOption
 
 
@@ -143,7 +144,7 @@ class Options:
     redact: Redact | None = None
     on_action: OnAction | None = None
     trace_url: str | None = None
-    late_after: float = 60.0
+    late_after: float = OLD_SECONDS
     """Seconds after which a message that waits is shown in red."""
 
     def __post_init__(self) -> None:

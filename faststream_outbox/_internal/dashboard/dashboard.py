@@ -41,8 +41,10 @@ from faststream_outbox._internal.dashboard.page import Again, Done, House, Page,
 from faststream_outbox._internal.dashboard.rendering import render
 from faststream_outbox._internal.dashboard.replays import Replays
 from faststream_outbox._internal.dashboard.screens import FORMS, SCREENS
-from faststream_outbox._internal.dashboard.source import INVALID, Tables, describe, source_of
+from faststream_outbox._internal.dashboard.source import INVALID, describe, source_of
 from faststream_outbox._internal.options import checked_flag
+from faststream_outbox._internal.overview.queues import OLD_SECONDS
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.errors import InvalidOption
 
@@ -238,7 +240,7 @@ def make_dashboard(
     on_action: OnAction | None = None,
     trace_url: str | None = None,
     title: str = "Outbox",
-    late_after: float = 60.0,
+    late_after: float = OLD_SECONDS,
     timeout: float = TIMEOUT,
 ) -> Dashboard:
     """An ASGI application that shows queues and topics, and lets operators act on them.

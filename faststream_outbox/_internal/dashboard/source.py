@@ -7,9 +7,7 @@ An error as an operator reads it: what happened and what to do, without what it 
 """
 
 import logging
-from dataclasses import dataclass
 
-from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox._internal.broker.broker import OutboxBroker
@@ -23,18 +21,8 @@ from faststream_outbox._internal.publish.put import cancel_timer
 from faststream_outbox._internal.queue import pause as pausing
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.dead_letters import DeadLetters
-from faststream_outbox._internal.schema.log_tables import LogTables
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption, InvalidOptionType, OutboxError
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables that there are."""
-
-    table: Table | None = None
-    dlq_table: Table | None = None
-    log_tables: LogTables | None = None
-    inbox_table: Table | None = None
 
 
 class Source:
@@ -54,14 +42,7 @@ class Source:
         self.engine, self.tables, self.broker = engine, tables, broker
         self.timeout = timeout
         """Seconds that one question may take."""
-        self.overview = Overview(
-            engine,
-            table=tables.table,
-            dlq_table=tables.dlq_table,
-            log_tables=tables.log_tables,
-            inbox_table=tables.inbox_table,
-            timeout=timeout,
-        )
+        self.overview = Overview(engine, **tables.keywords(), timeout=timeout)
         self._client = _client(engine, tables, broker)
         log = tables.log_tables
         self._outbox = None if log is None else Outbox(engine, tables=log, listen=False)
@@ -89,15 +70,7 @@ class Source:
 
     def doctor(self) -> Doctor:
         """Examines the database."""
-        tables = self.tables
-        return Doctor(
-            self.engine,
-            table=tables.table,
-            dlq_table=tables.dlq_table,
-            log_tables=tables.log_tables,
-            inbox_table=tables.inbox_table,
-            timeout=self.timeout,
-        )
+        return Doctor(self.engine, **self.tables.keywords(), timeout=self.timeout)
 
     async def pause(self, queue: str) -> bool:
         """Pause a queue in every process; False if it was paused."""

@@ -18,7 +18,7 @@ from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.opening import engine_apart
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Check, Examined, Finding, Limits, Patient
+from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Check, Finding, Limits, Patient
 from faststream_outbox._internal.doctor.queues import DEAD_LETTERS, HELD_KEYS, PARKED_KEYS, PAUSED_QUEUES, READY
 from faststream_outbox._internal.doctor.schema import DEAD_IDS, IDS, INDEXES, PARTITIONS, POSITIONS, SCHEMA, UNLOGGED
 from faststream_outbox._internal.doctor.server import (
@@ -43,7 +43,7 @@ from faststream_outbox._internal.doctor.vacuum import (
     WRAPAROUND,
 )
 from faststream_outbox._internal.options import check_seconds, check_text, nearest
-from faststream_outbox._internal.schema.given import check_inbox, check_log, check_tables
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox._internal.schema.names import Names, schema_map_of, schema_of
 from faststream_outbox._internal.sql.doctor_rows import ServerRow
@@ -166,16 +166,12 @@ class Doctor:
         limits: Limits | None = None,
     ) -> None:
         check_seconds("timeout", timeout)
-        if table is not None:
-            check_tables(table, dlq_table)
-        elif dlq_table is not None:
+        if table is None and dlq_table is not None:
             msg = "dlq_table has the dead letters of a table of queues: pass table=make_outbox_table(metadata) too."
             raise InvalidOption(msg)
-        check_log(log_tables)
-        if inbox_table is not None:
-            check_inbox(inbox_table)
+        self._tables = Tables(table, dlq_table, log_tables, inbox_table)
+        self._tables.check()
         self._engine = engine
-        self._tables = Examined(table, dlq_table, log_tables, inbox_table)
         self._timeout = timeout
         self._limits = Limits() if limits is None else limits
 

@@ -21,7 +21,7 @@ from faststream_outbox._internal.sql.doctor_rows import (
     SettingRow,
     SlotRow,
 )
-from faststream_outbox._internal.text import counted, duration, name, quote, size
+from faststream_outbox._internal.text import counted, duration, name, quote, size_of_1024
 
 SWITCHES = ("autovacuum", "track_counts")
 THRESHOLDS = ("autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold")
@@ -210,8 +210,8 @@ def judge_slots(rows: Sequence[SlotRow], limits: Limits) -> Iterator[Finding]:
         since = "" if unused is None else f" since {duration(unused)}"
         title = f"Nobody uses the replication slot {quote(row.name)}{since}"
         detail = (
-            f"It is {row.kind} and keeps {size(row.wal_bytes)} of WAL. If its standby or subscriber is to come back, "
-            "start that one: after the command below it has to begin anew."
+            f"It is {row.kind} and keeps {size_of_1024(row.wal_bytes)} of WAL. If its standby or subscriber is to come "
+            "back, start that one: after the command below it has to begin anew."
         )
         cost = f"{ROWS_COST} {WAL_COST}" if row.transactions is not None else WAL_COST
         severity: Severity = "critical" if row.wal_bytes >= limits.kept_wal_bytes or holds_rows else "warning"

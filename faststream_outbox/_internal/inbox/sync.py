@@ -31,13 +31,11 @@ from faststream_outbox._internal.inbox.receipt import (
     checked_consumer,
     checked_keep,
 )
-from faststream_outbox._internal.inbox.receipts import SLICE, slice_values
+from faststream_outbox._internal.inbox.receipts import cleaned_slice, slice_values
 from faststream_outbox._internal.inbox.receiving import confirming, receiving
 from faststream_outbox._internal.options import check_choice
 from faststream_outbox._internal.schema.given import check_inbox
 from faststream_outbox._internal.service import pause_after
-from faststream_outbox._internal.sql.inbox_rows import Cleaned
-from faststream_outbox._internal.sql.statements import named
 
 logger = logging.getLogger("faststream_outbox")
 
@@ -113,9 +111,9 @@ class SyncInbox:
             with self.engine.begin() as connection:
                 opened = caller_connection_sync(connection, self.table)
                 rows = opened.fetch_sync(opened.sql("inbox", "clean"), slice_values(self._keep, after))
-            gone, after = named(Cleaned, rows)[0]
+            gone, after = cleaned_slice(rows)
             cleaned += gone
-            if gone < SLICE:
+            if after is None:
                 break
         if cleaned:
             self.events.emit(events.ReceiptsCleaned(opened.names.table, cleaned))

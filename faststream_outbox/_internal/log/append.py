@@ -9,7 +9,7 @@ on that. Used by `Outbox` and by the broker.
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -26,7 +26,7 @@ from faststream_outbox._internal.connections.caller import (
     run_sync,
 )
 from faststream_outbox._internal.connections.cause import DIVIDED_BY_ZERO, has_state
-from faststream_outbox._internal.envelope import MAX_BODY_BYTES, size_of
+from faststream_outbox._internal.envelope import MAX_BODY_BYTES, OnDuplicate, size_of
 from faststream_outbox._internal.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.sql.log_rows import Appended, AppendedWhole
@@ -42,7 +42,6 @@ from faststream_outbox.errors import (
     SequenceBehind,
 )
 
-OnDuplicate = Literal["error", "ignore"]
 Tell = Callable[[Hint], None]
 
 _KEY_CLASS = 0x6F75  # One number for the locks of keys, so that they meet no other locks of the application.

@@ -24,6 +24,7 @@ from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.sql.overview_rows import MessageRow, SearchedRow
 from faststream_outbox._internal.sql.queue_rows import DeadGroupRow, DeadLetterRow, UnprocessedRow
 from faststream_outbox._internal.sql.statements import named, statements
+from faststream_outbox._internal.text import spoken
 
 MOST_GROUPED = 100_000
 """Dead letters that are grouped: the newest."""
@@ -150,15 +151,6 @@ def dead_status(letter: DeadLetter) -> MessageStatus:
         f"{letter.failure_reason!r}{error}. It is dead letter {letter.id}."
     )
     return MessageStatus("dead", why, None, letter, None, None, None)
-
-
-def spoken(time: timedelta) -> str:
-    """A time as one says it."""
-    seconds = max(0.0, time.total_seconds())
-    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} seconds"
 
 
 async def fetch_message(connection: DedicatedConnection, names: Names, id_: int, ttl: float) -> MessageRow | None:

@@ -49,7 +49,7 @@ from faststream_outbox._internal.overview.queues import QueueStatus, TimerStatus
 from faststream_outbox._internal.overview.topics import BlockedKey, GapStatus, SlotStatus
 from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection
 from faststream_outbox._internal.queue.options import WorkerOptions
-from faststream_outbox._internal.schema.given import check_inbox, check_log, check_tables
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import Names, schema_map_of
 from faststream_outbox._internal.sql.overview_rows import WrittenRow
@@ -138,16 +138,7 @@ class Overview:
     ) -> None:
         check_seconds("timeout", timeout)
         check_seconds("lease_ttl_seconds", lease_ttl_seconds)
-        if table is not None:
-            check_tables(table, dlq_table)
-        if inbox_table is not None:
-            check_inbox(inbox_table)
-        check_log(log_tables)
-        self._engine = engine
-        self._table = table
-        self._dlq_table = dlq_table
-        self._log_tables = log_tables
-        self._inbox_table = inbox_table
+        Tables(table, dlq_table, log_tables, inbox_table).check()
         schema_map = schema_map_of(engine)
         self._names = None if table is None else Names.of(table, dlq_table, schema_map)
         self._log_names = None if log_tables is None else LogNames.of(log_tables, schema_map)

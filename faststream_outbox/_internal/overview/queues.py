@@ -30,6 +30,8 @@ LEAST = 10
 MOST_QUEUES = 10_000
 AT_ONCE = 500
 """Lanes of one statement."""
+OLD_SECONDS = 60.0
+"""The age of a message that is due from which on it is worth a line, or a colour."""
 
 
 async def queue_names(connection: DedicatedConnection, names: Names, queue: str | None = None) -> list[str]:

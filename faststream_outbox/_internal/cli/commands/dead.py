@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import typer
 
-from faststream_outbox._internal import text as shown
 from faststream_outbox._internal.cli.asking import agreed, edited, following
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Block, Body, Cell, Exit, Facts, Grid, Quoted, Refusal, Said
@@ -28,7 +27,7 @@ from faststream_outbox._internal.cli.options import DryRun, Full, Limit, Rate, Y
 from faststream_outbox._internal.options import nearest
 from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Replay, Selection
 from faststream_outbox._internal.queue.pause import check_known
-from faststream_outbox._internal.text import compact, counted, is_json, mapping, reindented
+from faststream_outbox._internal.text import compact, counted, glance, is_json, mapping, reindented
 from faststream_outbox.errors import UnknownName
 
 EMPTY = "No dead letter matches."
@@ -47,7 +46,7 @@ def letter_grid(letters: Sequence[DeadLetter]) -> Grid:
             _glance(each.error_message),
             each.attempts_count,
             each.key,
-            shown.glance(each.payload, 40),
+            glance(each.payload, 40),
         )
         for each in letters
     ]
@@ -55,7 +54,7 @@ def letter_grid(letters: Sequence[DeadLetter]) -> Grid:
 
 
 def _glance(text: str | None) -> str | None:
-    return None if text is None else shown.glance(text.encode(errors="replace"), 50)
+    return None if text is None else glance(text.encode(errors="replace"), 50)
 
 
 def error_grid(groups: Sequence[ErrorGroup], title: str = "") -> Grid:
@@ -92,7 +91,7 @@ def letter_view(letter: DeadLetter, *, is_full: bool) -> list[Block]:
     if letter.traceback:
         blocks.append(Quoted(letter.traceback, "traceback"))
     if letter.headers:
-        blocks.append(Quoted(shown.mapping(letter.headers), "headers"))
+        blocks.append(Quoted(mapping(letter.headers), "headers"))
     return [*blocks, Body(letter.payload, is_full=is_full)]
 
 
@@ -104,11 +103,11 @@ def plan_view(groups: Sequence[ErrorGroup], title: str) -> list[Block]:
 def replay_view(replay: Replay, *, is_interrupted: bool) -> list[Block]:
     """What a replay has done."""
     at_least = "at least " if is_interrupted else ""
-    said = f"{at_least}{shown.counted(replay.replayed, 'dead letter')} went back, of {replay.selected:,}."
+    said = f"{at_least}{counted(replay.replayed, 'dead letter')} went back, of {replay.selected:,}."
     blocks: list[Block] = [Said(("Interrupted: " if is_interrupted else "") + said, "plain")]
     if replay.conflicts:
         ids = " ".join(map(str, replay.conflicts[:20])) + (" …" if len(replay.conflicts) > 20 else "")
-        number = shown.counted(len(replay.conflicts), "dead letter")
+        number = counted(len(replay.conflicts), "dead letter")
         said = f"{number} could not, because a message with that timer or id is there already: {ids}"
         blocks.append(Said(said, "warning"))
     return blocks
@@ -116,7 +115,7 @@ def replay_view(replay: Replay, *, is_interrupted: bool) -> list[Block]:
 
 def purge_view(purged: int, *, is_interrupted: bool) -> list[Block]:
     """What a purge has done."""
-    said = f"{'Interrupted: at least ' if is_interrupted else ''}{shown.counted(purged, 'dead letter')} deleted."
+    said = f"{'Interrupted: at least ' if is_interrupted else ''}{counted(purged, 'dead letter')} deleted."
     return [Said(said)]
 
 

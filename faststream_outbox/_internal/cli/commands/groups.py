@@ -5,7 +5,6 @@
 Topics: spans of slots, blocked keys, and what is deferred.
 """
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -13,7 +12,6 @@ from uuid import UUID
 
 import typer
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.asking import agreed
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.commands.status import group_grid, process_named
@@ -25,7 +23,7 @@ from faststream_outbox._internal.log.admin.positions import Place, Positions
 from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.overview.topics import BlockedKey, SlotStatus
 from faststream_outbox._internal.queue import pause as queue_pause
-from faststream_outbox._internal.text import counted
+from faststream_outbox._internal.text import age, count, counted, glance, parsed_cursor
 
 
 def place_text(cursor: Cursor) -> str:
@@ -39,8 +37,8 @@ def lag_blocks(slots: Sequence[SlotStatus], blocked: Sequence[BlockedKey]) -> li
         (
             f"{each.slots[0]}-{each.slots[1]}",
             f"{each.tick}:{each.position}",
-            text.count(each.messages, is_estimate=each.is_estimate),
-            text.age(each.seconds) if each.messages else "-",
+            count(each.messages, is_estimate=each.is_estimate),
+            age(each.seconds) if each.messages else "-",
             process_named(each.owner, each.owner_id),
             each.leased_until,
         )
@@ -54,7 +52,7 @@ def lag_blocks(slots: Sequence[SlotStatus], blocked: Sequence[BlockedKey]) -> li
                 each.key,
                 Marked(each.state, "bad" if each.state == "parked" else "warning"),
                 str(each.position),
-                text.count(each.waiting, is_estimate=each.is_estimate),
+                count(each.waiting, is_estimate=each.is_estimate),
                 each.since,
                 each.error,
             )
@@ -77,15 +75,12 @@ def deferred_grid(messages: Sequence[DeferredMessage], title: str = "") -> Grid:
             each.attempts,
             each.due,
             each.error_type,
-            None if each.error_message is None else text.glance(each.error_message.encode(errors="replace"), 50),
+            None if each.error_message is None else glance(each.error_message.encode(errors="replace"), 50),
             each.updated_at,
         )
         for each in messages
     ]
     return Grid(columns, rows, title, "Nothing waits.")
-
-
-_CURSOR = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -187,8 +182,8 @@ def parsed_place(text: str) -> Place:
     given = text.strip()
     if given in ("earliest", "latest"):
         return given
-    if (cursor := _CURSOR.fullmatch(given)) is not None:
-        return Cursor(int(cursor[1]), int(cursor[2]))
+    if (cursor := parsed_cursor(given)) is not None:
+        return Cursor(*cursor)
     try:
         return UUID(given)
     except ValueError:

@@ -13,7 +13,6 @@ from uuid import UUID
 import typer
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.commands.dead import letter_view
 from faststream_outbox._internal.cli.commands.status import process_named
@@ -38,6 +37,7 @@ from faststream_outbox._internal.overview.message import MessageStatus
 from faststream_outbox._internal.overview.queues import TimerStatus
 from faststream_outbox._internal.publish.put import Unprocessed, cancel_timer, fetch_unprocessed
 from faststream_outbox._internal.queue.pause import check_known
+from faststream_outbox._internal.text import glance, mapping, parsed_id
 from faststream_outbox.errors import UnknownName
 
 MOST_NAMES = 1000
@@ -114,7 +114,7 @@ def peek_grid(messages: Sequence[Unprocessed], now: datetime) -> Grid:
             each.key,
             each.priority,
             each.timer_id,
-            text.glance(each.payload),
+            glance(each.payload),
         )
         for each in messages
     ]
@@ -159,7 +159,7 @@ def _message(message: Unprocessed, status: MessageStatus, *, is_full: bool) -> l
     ]
     blocks: list[Block] = [Facts([pair for pair in pairs if pair[1] is not None])]
     if message.headers:
-        blocks.append(Quoted(text.mapping(message.headers), "headers"))
+        blocks.append(Quoted(mapping(message.headers), "headers"))
     return [*blocks, Body(message.payload, is_full=is_full)]
 
 
@@ -195,8 +195,8 @@ async def show(
 
 
 def _parsed(id: str) -> int | UUID:
-    try:
-        return int(id) if id.isascii() and id.isdecimal() and int(id) < 2**63 else UUID(id)
-    except ValueError:
+    found = parsed_id(id)
+    if found is None:
         msg = f"{id!r} is neither the number of a message nor a UUID."
-        raise Refusal(msg) from None
+        raise Refusal(msg)
+    return found

@@ -13,12 +13,12 @@ from faststream_outbox._internal.dashboard.actions import Action
 from faststream_outbox._internal.dashboard.content import Content, Shown, decoded, shown
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Done, Page
-from faststream_outbox._internal.dashboard.rendering import plural
 from faststream_outbox._internal.dashboard.source import INVALID, describe
 from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.admin.positions import Place
 from faststream_outbox._internal.log.sharing.slots import Cursor
+from faststream_outbox._internal.text import counted, parsed_cursor, parsed_number
 from faststream_outbox.errors import InvalidOption, UnknownName
 
 PLACES = (
@@ -111,10 +111,10 @@ def _place(to: str, form: Mapping[str, str]) -> Place:
             return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         if to == "event":
             return UUID(form.get("event_id", ""))
-        if to == "cursor":
-            return Cursor(int(form.get("tick", "")), int(form.get("position", "")))
     except ValueError:
         pass
+    if to == "cursor" and (cursor := parsed_cursor(f"{form.get('tick')}:{form.get('position')}")) is not None:
+        return Cursor(*cursor)
     msg = "Say where to: the beginning, the end, a time such as 2026-03-01T12:30, or the event_id of a message."
     raise InvalidOption(msg)
 
@@ -222,10 +222,7 @@ def _check_key(page: Page) -> None:
 
 def _named_key(page: Page) -> tuple[str, str, int]:
     query = page.request.query_params
-    position = query.get("position", "")
-    if not (position.isdecimal() and len(position) < 19):
-        raise Refused(400, "Which message?", "A position is a number.")
-    return query.get("group", ""), query.get("uri", ""), int(position)
+    return query.get("group", ""), query.get("uri", ""), _position(query)
 
 
 async def prepare_skip(page: Page) -> Response:
@@ -239,10 +236,14 @@ async def prepare_skip(page: Page) -> Response:
 
 
 def _of_form(page: Page) -> tuple[str, str, int]:
-    position = page.form.get("position", "")
-    if not (position.isdecimal() and len(position) < 19):
+    return page.form.get("group", ""), page.form.get("uri", ""), _position(page.form)
+
+
+def _position(fields: Mapping[str, str]) -> int:
+    position = parsed_number(fields.get("position", ""))
+    if position is None:
         raise Refused(400, "Which message?", "A position is a number.")
-    return page.form.get("group", ""), page.form.get("uri", ""), int(position)
+    return position
 
 
 async def retry(page: Page) -> Done:
@@ -260,7 +261,7 @@ async def retry(page: Page) -> Done:
         msg = "Nothing to retry: it is not parked any more."
         raise InvalidOption(msg)
     page.house.monitor.forget()
-    return Done(f"{plural(len(changed), 'message')} of {group or 'the group'} will run again.", target)
+    return Done(f"{counted(len(changed), 'message')} of {group or 'the group'} will run again.", target)
 
 
 async def skip(page: Page) -> Done:
