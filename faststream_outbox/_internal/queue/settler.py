@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.cause import is_fault_of_data, is_locked
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.engine import closing
 from faststream_outbox._internal.events import Events
@@ -23,8 +24,6 @@ from faststream_outbox._internal.queue.pending import (
     Apart,
     Ended,
     Pending,
-    is_fault_of_data,
-    is_locked,
     kind_of,
     setting_apart,
     settling,
