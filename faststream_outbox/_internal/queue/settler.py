@@ -29,7 +29,7 @@ from faststream_outbox._internal.queue.pending import (
     settling,
     written_before,
 )
-from faststream_outbox._internal.service import Pulse
+from faststream_outbox._internal.service import Pulse, called
 from faststream_outbox._internal.sql.queue_rows import RemainingRow
 from faststream_outbox._internal.sql.statements import Statements, named
 
@@ -139,13 +139,8 @@ class Settler:
         self.pulse.rest(until - now)
         if until == float("inf"):
             self._waiting_since = None
-            await self._wake.wait()
-        elif until > now:
-            try:
-                async with asyncio.timeout(until - now):
-                    await self._wake.wait()
-            except TimeoutError:
-                return
+        if until > now:
+            await called(self._wake, until)
 
     def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget what this worker could not get written; its claims stay leased until their leases end."""
