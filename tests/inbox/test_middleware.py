@@ -12,13 +12,14 @@ from faststream import AckPolicy, BaseMiddleware
 from faststream.exceptions import AckMessage, IncorrectState, NackMessage, RejectMessage
 from faststream.nats import JStream, NatsBroker, NatsMessage, NatsRouter, PullSub, TestNatsBroker
 from faststream.nats.message import NatsMessage as Message
-from sqlalchemy import Engine, text
+from sqlalchemy import URL, Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
 from faststream_outbox._internal.inbox import middleware as trouble
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption, OutboxWarning, SessionRequired, TransactionEnded
+from tests.connections.troubles import TROUBLES
 from tests.inbox.conftest import Scene
 from tests.tables import existing
 
@@ -150,6 +151,22 @@ async def test_nack_by_hand_keeps_nothing(scene: Scene, acks: Acks) -> None:
     async def bill(order: str, session: InboxSession, message: NatsMessage) -> None:
         await scene.write(session, order)
         await message.nack()
+
+    async with TestNatsBroker(broker):
+        await broker.publish("chair", "orders", headers=ID)
+    assert (await scene.written(), acks.seen) == ([], [("nack", 0)])
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+async def test_a_handler_that_meets_trouble_of_the_database_brings_the_message_again(
+    scene: Scene, acks: Acks, database_url: URL, name: str
+) -> None:
+    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=AckPolicy.REJECT_ON_ERROR)
+
+    @broker.subscriber("orders")
+    async def bill(order: str, session: InboxSession) -> None:
+        await scene.write(session, order)
+        await TROUBLES[name](database_url)
 
     async with TestNatsBroker(broker):
         await broker.publish("chair", "orders", headers=ID)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from faststream_outbox._internal.connections.cause import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.slots import Span
@@ -137,23 +138,6 @@ TRANSIENT_PAUSE = 1.0
 
 MOST_ATTEMPTS = 2**31 - 1
 """What the table can count to."""
-
-_TRANSIENT = ("08", "53", "40001", "40P01", "57P0", "25006")
-
-
-def is_transient(error: BaseException | None) -> bool:
-    """Whether the database said that trying again may help: connections, resources, conflicts, shutdowns."""
-    seen = 0
-    while error is not None and seen < 10:
-        if getattr(error, "connection_invalidated", False):
-            # SQLAlchemy's word for a connection that died under a statement.
-            return True
-        for holder in (error, getattr(error, "orig", None)):
-            state = getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)
-            if isinstance(state, str) and state.startswith(_TRANSIENT):
-                return True
-        error, seen = error.__cause__, seen + 1
-    return False
 
 
 def put_off(outcome: Outcome) -> Outcome:

@@ -12,9 +12,8 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.caller import end
-from faststream_outbox._internal.connections.cause import CONFLICT, is_conflict
+from faststream_outbox._internal.connections.cause import CONFLICT, is_conflict, is_transient
 from faststream_outbox._internal.connections.transactions import BEGINNINGS
-from faststream_outbox._internal.log.blocked import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.message import OutboxMessage
