@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from faststream_outbox._internal.dashboard.source import Source, describe
+from faststream_outbox._internal.dashboard.source import describe
 from faststream_outbox._internal.doctor.finding import Finding
 from faststream_outbox._internal.log.admin.groups import GroupStatus
+from faststream_outbox._internal.operator import Operator
 from faststream_outbox._internal.overview.processes import Rates
 from faststream_outbox._internal.overview.queues import QueueStatus
 
@@ -152,7 +153,7 @@ CHECKUP_INTERVAL = 60.0
 class Monitor:
     """Samples of one source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Operator) -> None:
         self.history = History()
         self.findings: Sequence[Finding] = ()
         """What the doctor found last."""
@@ -237,7 +238,7 @@ class Monitor:
         if task is not None and self._loop is asyncio.get_running_loop():
             task.cancel()
             await asyncio.wait([task])
-        await self._source.rest()
+        await self._source.close()
 
 
 async def _answer(asked: Awaitable[T]) -> tuple[T | None, str | None]:

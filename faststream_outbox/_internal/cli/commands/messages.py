@@ -11,7 +11,6 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.commands.dead import letter_view
@@ -35,7 +34,7 @@ from faststream_outbox._internal.cli.options import Full, Limit
 from faststream_outbox._internal.options import nearest
 from faststream_outbox._internal.overview.message import MessageStatus
 from faststream_outbox._internal.overview.queues import TimerStatus
-from faststream_outbox._internal.publish.put import Unprocessed, cancel_timer, fetch_unprocessed
+from faststream_outbox._internal.publish.put import Unprocessed, fetch_unprocessed
 from faststream_outbox._internal.queue.pause import check_known
 from faststream_outbox._internal.text import glance, mapping, parsed_id
 from faststream_outbox.errors import UnknownName
@@ -74,9 +73,7 @@ async def cancel(
     timer_id: Annotated[str, typer.Argument(metavar="TIMER", help="The timer_id that it was published with.")],
 ) -> Answer:
     """Take a timer back before it fires."""
-    wakeups = here.client.wakeups
-    async with AsyncSession(here.engine) as session, session.begin():
-        is_cancelled = await cancel_timer(session, here.table, queue=queue, timer_id=timer_id, wakeups=wakeups)
+    is_cancelled = await here.cancel_timer(queue, timer_id)
     data = {"queue": queue, "timer_id": timer_id, "is_cancelled": is_cancelled}
     if is_cancelled:
         return Answer(data, [Said(f"Timer {timer_id!r} of queue {queue!r} is cancelled.")])

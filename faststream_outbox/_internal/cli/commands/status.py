@@ -193,8 +193,8 @@ async def status(
 ) -> Answer:
     """Queues, groups, and what is wrong, on one screen."""
     overview = here.overview
-    of_queues = None if here.place.tables.table is None else await overview.queues()
-    of_groups = None if here.place.tables.log_tables is None else await overview.groups()
+    of_queues = None if here.tables.table is None else await overview.queues()
+    of_groups = None if here.tables.log_tables is None else await overview.groups()
     wrong = problems(of_queues or (), of_groups or (), Limits(fail_on_age, fail_on_dead, fail_on_parked))
     is_over = any(problem.severity == "critical" for problem in wrong)
     data = {"queues": of_queues or [], "groups": of_groups or [], "problems": wrong}

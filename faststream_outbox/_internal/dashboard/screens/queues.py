@@ -66,7 +66,7 @@ async def _next_messages(page: Page, queue: str) -> list[Unprocessed]:
     async with asyncio.timeout(page.source.timeout):
         connection: AsyncConnection
         async with page.source.engine.connect() as connection:
-            found = await fetch_unprocessed(connection, page.source.queues.table, queue=queue, limit=MESSAGES)
+            found = await fetch_unprocessed(connection, page.source.table, queue=queue, limit=MESSAGES)
     return sorted(found, key=lambda message: (message.next_attempt_at, message.id))
 
 
