@@ -17,8 +17,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, Status, StatusCode, Tracer, TracerProvider
 
-from faststream_outbox._internal.broker.message import Received
-from faststream_outbox._internal.broker.middlewares import claims_of
+from faststream_outbox._internal.broker.message import Received, claims_of
 from faststream_outbox._internal.broker.response import OutboxPublishCommand
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
 

@@ -14,7 +14,7 @@ from faststream.response import PublishCommand
 from prometheus_client import CollectorRegistry
 
 from faststream_outbox._internal.broker._faststream import EMPTY
-from faststream_outbox._internal.broker.middlewares import claims_of
+from faststream_outbox._internal.broker.message import claims_of
 from faststream_outbox._internal.broker.response import OutboxPublishCommand
 
 __all__ = ["OutboxMetricsSettingsProvider", "OutboxPrometheusMiddleware"]

@@ -20,6 +20,9 @@ from faststream_outbox._internal.schema.tables import NAME_LENGTH
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
 
 TimerConflict = Literal["ignore", "extend", "replace"]
+"""What a timer_id means that is taken: leave this message out, move the other one's time, or take its place."""
+OnDuplicate = Literal["error", "ignore"]
+"""What a message_id means that is in the topic already."""
 
 MAX_BODY_BYTES = 250_000_000
 """What every driver carries in one statement."""

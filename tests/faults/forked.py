@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = [
     "faststream.nats",
     "faststream.rabbit",
+    "faststream_outbox._internal.health.health",
     "tests.faults.crash_child",
     "tests.faults.inbox_child",
     "tests.faults.log_child",

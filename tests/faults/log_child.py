@@ -21,7 +21,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import LeaseLost
 from faststream_outbox.events import ConnectionLost, LeaseWasLost, SlotsHeld
@@ -140,13 +140,13 @@ class Performer:
 def set_trap(point: str) -> None:
     """Hang in every transaction that is about to be committed, or freeze in a tick; handlers hang by themselves."""
     if point == "commit":
-        settle_within = Reader.settle_within
+        settle_within = Settler.settle_within
 
-        async def settle_and_hang(reader: Reader, *args: Any, **kwargs: Any) -> None:
-            await settle_within(reader, *args, **kwargs)
+        async def settle_and_hang(settler: Settler, *args: Any, **kwargs: Any) -> None:
+            await settle_within(settler, *args, **kwargs)
             await hang_at(point)
 
-        Reader.settle_within = settle_and_hang  # type: ignore[method-assign, assignment]
+        Settler.settle_within = settle_and_hang  # type: ignore[method-assign, assignment]
     elif point == "tick":
         run_each = DedicatedConnection._run_each
 

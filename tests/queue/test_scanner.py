@@ -160,14 +160,14 @@ async def test_one_look_serves_all_who_would_look_soon(rig: Rig, monkeypatch: py
     client = rig.another_client(watch=False, listen=False)
     queues = [f"q{number}" for number in range(20)]
     workers = [await rig.work(handle, queue, client=client) for queue in queues]
-    plans = [client.claimer.open()[worker] for worker in workers]
+    plans = [client.plans.open()[worker] for worker in workers]
     await eventually(lambda: all(plan.earliest_scan for plan in plans))
     now = asyncio.get_running_loop().time()
     asked.clear()
     for number, plan in enumerate(plans):
         # The last one has just looked, and will not for long.
         plan.earliest_scan, plan.scan_at = 0.0, now + (number * 10 if number < 19 else 3600)
-    client.claimer.wake()
+    client.plans.work.set()
     await eventually(lambda: asked)
     await eventually(lambda: all(plan.scan_at > now + 2000 for plan in plans))
     assert asked == [sorted(queues[:-1])]

@@ -20,7 +20,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from faststream.exceptions import IncorrectState
 from sqlalchemy import Table
@@ -29,18 +29,19 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox._internal.broker._faststream import BrokerConfig, ProducerProto, UnderlyingDriverAnnotations
 from faststream_outbox._internal.broker.topic import WITHOUT_LOG
 from faststream_outbox._internal.events.recorder import MetricsRecorder
-from faststream_outbox._internal.log.admin.groups import Groups
-from faststream_outbox._internal.log.admin.parked import Parking
-from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.options import TerminalHook
-from faststream_outbox._internal.relay.status import RelayAges
-from faststream_outbox._internal.schema.check import validate_log_schema, validate_schema
 from faststream_outbox._internal.schema.log_tables import LogTables
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.admin.groups import Groups
+    from faststream_outbox._internal.log.admin.parked import Parking
+    from faststream_outbox._internal.log.client import LogClient
+    from faststream_outbox._internal.log.sharing.leases import Group
+    from faststream_outbox._internal.log.worker import LogWorker
+    from faststream_outbox._internal.relay.status import RelayAges
 
 
 class Backend(Protocol):
@@ -52,17 +53,17 @@ class Backend(Protocol):
         ...
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> "Groups":
         """Groups of topics, for operators."""
         ...
 
     @property
-    def parked(self) -> Parking:
+    def parked(self) -> "Parking":
         """What groups have deferred, for operators."""
         ...
 
     @property
-    def relay_ages(self) -> RelayAges | None:
+    def relay_ages(self) -> "RelayAges | None":
         """How old what is not relayed yet is; None where relays do not run."""
         ...
 
@@ -72,8 +73,8 @@ class Backend(Protocol):
         ...
 
     def make_topic_worker(
-        self, groups: Sequence[Group], handle: Any, *, options: ReadOptions, members: int, batch: bool, name: str
-    ) -> LogWorker | None:
+        self, groups: "Sequence[Group]", handle: Any, *, options: ReadOptions, members: int, batch: bool, name: str
+    ) -> "LogWorker | None":
         """What reads topics for a subscriber; None where messages come to it without a worker of its own."""
         ...
 
@@ -122,10 +123,10 @@ class DatabaseBackend:
 
     reaches_other_brokers = True
 
-    def __init__(self, client: OutboxClient, log: LogClient | None) -> None:
+    def __init__(self, client: OutboxClient, log: "LogClient | None") -> None:
         self._client = client
         self._log = log
-        self._relay_ages = RelayAges(client.engine, client.names, None if log is None else log.names)
+        self._relay_ages: RelayAges | None = None
 
     @property
     def client(self) -> OutboxClient:
@@ -133,31 +134,42 @@ class DatabaseBackend:
         return self._client
 
     @property
-    def log(self) -> LogClient:
+    def log(self) -> "LogClient":
         """The topics' half."""
         if self._log is None:
             raise IncorrectState(WITHOUT_LOG)
         return self._log
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> "Groups":
         """Groups of topics, for operators."""
+        from faststream_outbox._internal.log.admin.groups import Groups
+
         return Groups(self.log)
 
     @property
-    def parked(self) -> Parking:
+    def parked(self) -> "Parking":
         """What groups have deferred, for operators."""
+        from faststream_outbox._internal.log.admin.parked import Parking
+
         return Parking(self.log)
 
     @property
-    def relay_ages(self) -> RelayAges:
+    def relay_ages(self) -> "RelayAges":
         """How old what is not relayed yet is."""
+        from faststream_outbox._internal.relay.status import RelayAges
+
+        if self._relay_ages is None:
+            client, log = self._client, self._log
+            self._relay_ages = RelayAges(client.engine, client.names, None if log is None else log.names)
         return self._relay_ages
 
     def make_topic_worker(
-        self, groups: Sequence[Group], handle: Any, *, options: ReadOptions, members: int, batch: bool, name: str
-    ) -> LogWorker:
+        self, groups: "Sequence[Group]", handle: Any, *, options: ReadOptions, members: int, batch: bool, name: str
+    ) -> "LogWorker":
         """Members of groups."""
+        from faststream_outbox._internal.log.worker import LogWorker
+
         return LogWorker(self.log, groups, handle, options=options, members=members, batch=batch, name=name)
 
     def conflicted(self, *, reads_topic: bool) -> None:
@@ -173,6 +185,8 @@ class DatabaseBackend:
 
     async def validate_schema(self, *, check_autovacuum: bool, check_rights: bool) -> None:
         """Compare the tables with what they should be."""
+        from faststream_outbox._internal.schema.check import validate_log_schema, validate_schema
+
         client = self._client
         await validate_schema(
             client.engine,
@@ -189,7 +203,8 @@ class DatabaseBackend:
         await self._client.wakeups.close()
         if self._log is not None:
             await self._log.close()
-        await self._relay_ages.close()
+        if self._relay_ages is not None:
+            await self._relay_ages.close()
 
 
 @dataclass(kw_only=True)
@@ -202,7 +217,7 @@ class OutboxBrokerConfig(BrokerConfig):
     outbox_table: Table | None = None
     dlq_table: Table | None = None
     log_tables: LogTables | None = None
-    log_client: LogClient | None = None
+    log_client: "LogClient | None" = None
     autocommit: bool = False
     strict_key_order: bool = False
     on_terminal_failure: TerminalHook | None = None
@@ -241,7 +256,7 @@ class OutboxBrokerConfig(BrokerConfig):
         self._own_producer = producer
 
     @property
-    def log(self) -> LogClient:
+    def log(self) -> "LogClient":
         """The log engine's half of the broker."""
         if self.log_client is None:
             raise IncorrectState(WITHOUT_LOG)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import TracebackType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fast_depends import Provider, dependency_provider
 from fast_depends.dependencies import Dependant
@@ -47,7 +47,6 @@ from faststream_outbox._internal.broker.topic import check_log_tables
 from faststream_outbox._internal.broker.warn import NO_DEAD_LETTERS, users_line, warn
 from faststream_outbox._internal.events import recorder
 from faststream_outbox._internal.janitor import Retention, checked_retention
-from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.options import checked_flag
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.queue.client import OutboxClient
@@ -56,6 +55,9 @@ from faststream_outbox._internal.schema.given import check_log, check_tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox._internal.wakeup.wakeups import NotifyMode
 from faststream_outbox.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.client import LogClient
 
 
 class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # FastStream's brokers narrow these too
@@ -162,6 +164,8 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
             if metrics_recorder is not None:
                 recorder.record(client.events, metrics_recorder)
             if log_tables is not None:
+                from faststream_outbox._internal.log.client import LogClient
+
                 log = LogClient(
                     used,
                     log_tables,
@@ -253,7 +257,7 @@ class OutboxBroker(  # pyright: ignore[reportIncompatibleMethodOverride]  # Fast
         return self.config.broker_config.client
 
     @property
-    def log(self) -> LogClient:
+    def log(self) -> "LogClient":
         """The log engine's half: ticks, gaps, and what `Outbox` offers to operators."""
         return self.config.broker_config.log
 

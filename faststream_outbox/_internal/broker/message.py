@@ -1,27 +1,36 @@
-"""Messages as handlers see them: ack, nack and reject become decisions on the claim.
+"""Messages as handlers see them, what is decided about them, and what stands in FastStream's context.
 
-A decision is not yet written when `ack()` returns: the engine writes it, with many others, after the
-handler. The first decision counts. A claim without one is settled by the subscriber's policy.
-
-From claims to messages. Takes any row: what is odd about it must not keep it from being settled.
-
-What handlers find in FastStream's context: the names there, and a `Context` that stays in the event loop.
-
-`faststream_outbox.annotations` makes the shortcuts of it that applications use.
+`OutboxMessage` and `OutboxBatchMessage` are made by the parsers of whatever an engine hands over: what is odd about a
+row must not keep it from being settled. `Deciding` turns the end of a handler into decisions on the claims; nothing
+else in the broker does. A decision is not yet written when `ack()` returns: the engine writes it, with many others,
+after the handler. Called by the subscriber, its middleware and FastStream; `faststream_outbox.annotations` makes
+shortcuts of `Context` that applications use.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from faststream import AckPolicy
 from faststream.context import Context as PlainContext
+from faststream.exceptions import HandlerException, SkipMessage
 from faststream.message import StreamMessage, decode_message
 from faststream.types import DecodedMessage
 
 from faststream_outbox._internal.broker._faststream import json_loads
 from faststream_outbox._internal.broker.warn import warn_about_late_decision
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.outcomes.outcome import DONE, Dead, Outcome, Retry, Undecided
+from faststream_outbox._internal.outcomes.outcome import (
+    DONE,
+    RELEASE,
+    SETTLED,
+    Dead,
+    Done,
+    Outcome,
+    Release,
+    Retry,
+    Undecided,
+)
 from faststream_outbox._internal.queue.claim import Claim
 
 REPLY_TO = "reply_to"
@@ -32,17 +41,132 @@ Received = Claim | Delivery
 """What the engines hand over: a claimed message of a queue, or a delivered one of a topic."""
 
 
+def claims_of(raw: object) -> list[Received]:
+    """The claims or deliveries behind a raw message: one, or a batch of them."""
+    if isinstance(raw, Received):
+        return [raw]
+    return [claim for claim in raw if isinstance(claim, Received)] if isinstance(raw, list | tuple) else []
+
+
+class Deciding:
+    """What becomes of the messages of one call of a handler, step by step in the order in which they may come.
+
+    The first decision counts, unless what it stands on is taken back: a response could not be published, a transaction
+    was rolled back or did not commit, the broker to forward to has stopped. Nothing is kept here: what was decided, and
+    why, stands on the claims, which the engine settles by `outcomes`.
+    """
+
+    __slots__ = ("_is_manual", "claims")
+
+    def __init__(self, raw: object, *, is_manual: bool) -> None:
+        self.claims = claims_of(raw)
+        self._is_manual = is_manual
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is decided, although it is not the handler alone who decides."""
+        return not self._is_manual and all(claim.decision is None for claim in self.claims)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all are done, by hand or because the handler ended: under MANUAL only what it has said counts."""
+        return all(
+            isinstance(claim.decision, Done) or (claim.decision is None and not self._is_manual)
+            for claim in self.claims
+        )
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether they are settled, with the transaction of their handler."""
+        return all(claim.decision is SETTLED for claim in self.claims)
+
+    def by_hand(self, outcome: Callable[[Received], Outcome], what: str) -> None:
+        """The handler, a middleware or FastStream's policy decides: the first of them."""
+        for claim in self.claims:
+            if isinstance(claim.decision, Undecided):
+                warn_about_late_decision(what)
+            claim.decide(outcome(claim))
+
+    def cut_off(self, outcome: Release | Retry) -> bool:
+        """The handler was stopped or overdue, and ended otherwise; whether any was undecided then."""
+        is_any = any(claim.decision is None for claim in self.claims)
+        for claim in self.claims:
+            claim.decide(outcome)
+        return is_any
+
+    def instructed(self, raised: HandlerException, lease_seconds: float) -> None:
+        """Heed what FastStream leaves to the broker: nobody else says what becomes of these messages."""
+        for claim in self.claims:
+            if self._is_manual:
+                claim.error = raised
+            elif isinstance(raised, SkipMessage):
+                # As a message comes again that nobody has acknowledged.
+                claim.decide(Retry(lease_seconds, counts=False))
+
+    def failed(self, error: BaseException, *, can_forward: bool) -> None:
+        """Keep the error for whoever decides; give back what failed because it cannot be forwarded."""
+        for claim in self.claims:
+            claim.error = error
+            if not can_forward and (claim.decision is None or isinstance(claim.decision, Retry)):
+                claim.decision = RELEASE
+
+    def unpublished(self, error: Exception) -> None:
+        """Let those come again that were acknowledged, because what their handler returned could not be published."""
+        for claim in self.claims:
+            if isinstance(claim.decision, Done):
+                claim.decision = Retry(error=error)
+
+    def rolled_back(self, *, is_done: bool, policy: AckPolicy) -> None:
+        """The writes of the handler were taken back, because not all of its messages are finished."""
+        if is_done and len(self.claims) > 1:
+            # Their writes went with those of one that was not finished.
+            for claim in self.claims:
+                if isinstance(claim.decision, Done) or (claim.decision is None and not self._is_manual):
+                    claim.decision = Retry(0.0, counts=False)
+        elif not is_done and policy is not AckPolicy.ACK:
+            # They were acknowledged before an error.
+            for claim in self.claims:
+                if isinstance(claim.decision, Done):
+                    claim.decision = Retry(error=claim.error)
+
+    def committed(self) -> None:
+        """The handler's transaction has committed, and they are settled with it."""
+        for claim in self.claims:
+            claim.decision = SETTLED
+
+    def not_committed(self, error: BaseException) -> None:
+        """Whatever was decided did not come about: a failed attempt."""
+        for claim in self.claims:
+            claim.error = error
+            claim.decision = Retry(error=error)
+
+    def outcomes(self) -> list[Outcome]:
+        """What was decided; that nothing was is kept, so that a decision that comes later is seen."""
+        decided: list[Outcome] = []
+        for claim in self.claims:
+            decision = claim.decision
+            if decision is None:
+                decision = claim.decision = Undecided(claim.error)
+            decided.append(decision)
+        return decided
+
+
+def _by_hand(raw: Received | Sequence[Received], outcome: Callable[[Received], Outcome], what: str) -> None:
+    # Whoever decides by hand decides under every policy.
+    Deciding(raw, is_manual=True).by_hand(outcome, what)
+
+
 class OutboxMessage(StreamMessage[Received]):
     """One message."""
 
     async def ack(self) -> None:
         """Done: it leaves the queue, or is behind the group."""
-        _decide(self.raw_message, DONE, "ack()")
+        _by_hand(self.raw_message, lambda claim: DONE, "ack()")
         await super().ack()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed: try again after `delay` seconds, or as the retry strategy says."""
-        _decide(self.raw_message, Retry(delay, self.raw_message.error, counts), "nack()")
+        _by_hand(self.raw_message, lambda claim: Retry(delay, claim.error, counts), "nack()")
         await super().nack()
 
     async def snooze(self, delay: float) -> None:
@@ -51,7 +175,7 @@ class OutboxMessage(StreamMessage[Received]):
 
     async def reject(self) -> None:
         """Failed for good: a dead letter, or deleted where there is no table for those; parked in a topic."""
-        _decide(self.raw_message, Dead(error=self.raw_message.error), "reject()")
+        _by_hand(self.raw_message, lambda claim: Dead(error=claim.error), "reject()")
         await super().reject()
 
 
@@ -82,19 +206,15 @@ class OutboxBatchMessage(StreamMessage[Sequence[Received]]):
             return self.messages
         return map(Content, self.raw_message)
 
-    def _decide(self, outcome: Callable[[Received], Outcome], what: str) -> None:
-        for claim in self.raw_message:
-            _decide(claim, outcome(claim), what)
-
     async def ack(self) -> None:
         """Done with all that are left."""
-        self._decide(lambda claim: DONE, "ack()")
+        _by_hand(self.raw_message, lambda claim: DONE, "ack()")
         await super().ack()
         self._commit()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed with all that are left."""
-        self._decide(lambda claim: Retry(delay, claim.error, counts), "nack()")
+        _by_hand(self.raw_message, lambda claim: Retry(delay, claim.error, counts), "nack()")
         await super().nack()
         self._commit()
 
@@ -104,19 +224,13 @@ class OutboxBatchMessage(StreamMessage[Sequence[Received]]):
 
     async def reject(self) -> None:
         """Failed for good with all that are left."""
-        self._decide(lambda claim: Dead(error=claim.error), "reject()")
+        _by_hand(self.raw_message, lambda claim: Dead(error=claim.error), "reject()")
         await super().reject()
         self._commit()
 
     def _commit(self) -> None:
         for message in self.__dict__.get("messages", ()):
             message.committed = message.committed or self.committed
-
-
-def _decide(claim: Received, outcome: Outcome, what: str) -> None:
-    if isinstance(claim.decision, Undecided):
-        warn_about_late_decision(what)
-    claim.decide(outcome)
 
 
 class Content:

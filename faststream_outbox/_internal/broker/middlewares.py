@@ -29,9 +29,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from fast_depends.utils import is_coroutine_callable, run_in_threadpool
-from faststream import AckPolicy, BaseMiddleware
+from faststream import BaseMiddleware
 from faststream.context import Context
-from faststream.exceptions import AckMessage, HandlerException, SkipMessage
+from faststream.exceptions import AckMessage, HandlerException
 from faststream.message import StreamMessage
 from faststream.response import PublishCommand
 from faststream.types import AsyncFunc
@@ -39,13 +39,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.forwarding import MESSAGE_ID, NATS_MESSAGE_ID, carry_id
-from faststream_outbox._internal.broker.message import CONTENT_TYPE, CORRELATION_ID, REPLY_TO, SESSION, Received
+from faststream_outbox._internal.broker.message import (
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    REPLY_TO,
+    SESSION,
+    Deciding,
+    Received,
+)
 from faststream_outbox._internal.broker.response import OutboxPublishCommand, OutboxResponse
 from faststream_outbox._internal.connections.caller import end
 from faststream_outbox._internal.connections.cause import is_conflict
 from faststream_outbox._internal.log.message import EVENT_ID
 from faststream_outbox._internal.outcomes.calling import overdue
-from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, STOPPED, Done, Release, Retry
+from faststream_outbox._internal.outcomes.outcome import STOPPED, Release, Retry
 from faststream_outbox._internal.service import unbroken
 from faststream_outbox.errors import InvalidOption
 
@@ -57,20 +64,6 @@ if TYPE_CHECKING:
 _OURS = (CONTENT_TYPE, CORRELATION_ID, REPLY_TO, EVENT_ID, MESSAGE_ID, NATS_MESSAGE_ID)
 
 
-def claims_of(raw: object) -> list[Received]:
-    """The claims or deliveries behind a raw message: one, or a batch of them."""
-    if isinstance(raw, Received):
-        return [raw]
-    return [claim for claim in raw if isinstance(claim, Received)] if isinstance(raw, list | tuple) else []
-
-
-def take_back_ack(raw: object, error: Exception) -> None:
-    """Let a message come again that its handler has acked, because what it returned could not be published."""
-    for claim in claims_of(raw):
-        if isinstance(claim.decision, Done):
-            claim.decision = Retry(error=error)
-
-
 def pass_headers_on(
     cmd: PublishCommand, inbound: Mapping[str, Any] | None, subscriber: "OutboxSubscriber | None"
 ) -> None:
@@ -79,20 +72,6 @@ def pass_headers_on(
     if inbound and subscriber is not None and subscriber.propagates_headers and not has_own:
         passed_on = {name: value for name, value in inbound.items() if name not in _OURS}
         cmd.headers = passed_on | (cmd.headers or {})
-
-
-def _take_back(claims: list[Received], *, is_manual: bool) -> None:
-    """Let those of a batch come again whose writes went with those of one that was not finished."""
-    for claim in claims:
-        if isinstance(claim.decision, Done) or (claim.decision is None and not is_manual):
-            claim.decision = Retry(0.0, counts=False)
-
-
-def _fail(claims: list[Received]) -> None:
-    """Let those come again that were acknowledged before an error took their writes back."""
-    for claim in claims:
-        if isinstance(claim.decision, Done):
-            claim.decision = Retry(error=claim.error)
 
 
 class OutboxMiddleware(BaseMiddleware):
@@ -109,17 +88,19 @@ class OutboxMiddleware(BaseMiddleware):
     def _subscriber(self) -> "OutboxSubscriber | None":
         return cast("OutboxSubscriber | None", self.context.get_local("handler_"))
 
+    def _deciding(self, subscriber: "OutboxSubscriber | None") -> Deciding:
+        return Deciding(self.msg, is_manual=subscriber is not None and subscriber.is_manual)
+
     async def on_receive(self) -> None:
         """Open the transaction of a transactional subscriber."""
         subscriber = self._subscriber()
         if self.msg is not None and subscriber is not None and subscriber.is_transactional:
             session = subscriber.open_session()
-            claims = claims_of(self.msg)
+            deciding = self._deciding(subscriber)
             try:
-                await subscriber.begin_within(session, claims)
+                await subscriber.begin_within(session, deciding.claims)
             except BaseException as error:
-                for claim in claims:
-                    claim.error = error
+                deciding.failed(error, can_forward=True)
                 # Nobody calls `after_processed` where this raises.
                 await session.close()
                 raise
@@ -143,7 +124,7 @@ class OutboxMiddleware(BaseMiddleware):
         try:
             return await call_next(cmd)
         except Exception as error:
-            take_back_ack(self.msg, error)
+            self._deciding(self._subscriber()).unpublished(error)
             raise
 
     async def after_processed(
@@ -156,36 +137,18 @@ class OutboxMiddleware(BaseMiddleware):
         cut_off = self._cut_off(exc_val)
         if exc_val is None and self._session is None and cut_off is None:
             return False
-        claims = claims_of(self.msg)
-        was_cut_off = cut_off is not None and any(claim.decision is None for claim in claims)
-        if cut_off is not None and was_cut_off:
-            for claim in claims:
-                claim.decide(cut_off)
         subscriber = self._subscriber()
+        deciding = self._deciding(subscriber)
+        was_cut_off = cut_off is not None and deciding.cut_off(cut_off)
         if isinstance(exc_val, HandlerException) and subscriber is not None:
-            self._note_instruction(exc_val, claims, subscriber)
+            deciding.instructed(exc_val, subscriber.options.lease_ttl_seconds)
         elif exc_val is not None:
-            for claim in claims:
-                claim.error = exc_val
+            deciding.failed(exc_val, can_forward=subscriber is None or subscriber.can_forward)
             self._note_conflict(exc_val)
-            if subscriber is not None and not subscriber.can_forward:
-                for claim in claims:
-                    if claim.decision is None or isinstance(claim.decision, Retry):
-                        claim.decision = RELEASE
         if self._session is not None:
             is_done = (exc_val is None and not was_cut_off) or isinstance(exc_val, AckMessage)
-            await self._end_transaction(claims, is_done=is_done)
+            await self._end_transaction(deciding, is_done=is_done)
         return False
-
-    @staticmethod
-    def _note_instruction(raised: HandlerException, claims: list[Received], subscriber: "OutboxSubscriber") -> None:
-        """Heed what FastStream leaves to the broker: nobody else says what becomes of these messages."""
-        for claim in claims:
-            if subscriber.is_manual:
-                claim.error = raised
-            elif isinstance(raised, SkipMessage):
-                # As a message comes again that nobody has acknowledged.
-                claim.decide(Retry(subscriber.options.lease_ttl_seconds, counts=False))
 
     def _cut_off(self, error: BaseException | None) -> Release | Retry | None:
         """What becomes of a message whose handler was cancelled and ended otherwise: nobody knows how far it got."""
@@ -208,37 +171,26 @@ class OutboxMiddleware(BaseMiddleware):
         if self._session is not None and subscriber is not None and is_conflict(error):
             subscriber.conflicted()
 
-    async def _end_transaction(self, claims: list[Received], *, is_done: bool) -> None:
+    async def _end_transaction(self, deciding: Deciding, *, is_done: bool) -> None:
         session, subscriber = self._session, self._subscriber()
         assert session is not None
         assert subscriber is not None
         self.context.reset_local(SESSION, self._token)
         try:
-            # A handler that decided otherwise by hand, or under MANUAL not at all, has not finished its message.
-            decided = [claim.decision for claim in claims]
-            finished = all(
-                isinstance(decision, Done) or (decision is None and not subscriber.is_manual) for decision in decided
-            )
-            if not (is_done and finished):
+            if not (is_done and deciding.is_finished):
                 end(session)
                 await session.rollback()
-                if is_done and len(claims) > 1:
-                    _take_back(claims, is_manual=subscriber.is_manual)
-                elif not is_done and subscriber.ack_policy is not AckPolicy.ACK:
-                    _fail(claims)
+                deciding.rolled_back(is_done=is_done, policy=subscriber.ack_policy)
                 return
             try:
-                await subscriber.settle_within(session, claims)
+                await subscriber.settle_within(session, deciding.claims)
                 end(session)
-                await unbroken(subscriber.commit(session, claims))
+                await unbroken(subscriber.commit(session, deciding))
             except BaseException as error:
-                if all(claim.decision is SETTLED for claim in claims):
+                if deciding.is_committed:
                     # Cancelled just when it had committed.
                     raise
-                # Whatever was decided did not come about: a failed attempt.
-                for claim in claims:
-                    claim.error = error
-                    claim.decision = Retry(error=error)
+                deciding.not_committed(error)
                 self._note_conflict(error)
                 await session.rollback()
                 raise
@@ -266,7 +218,7 @@ def publishing_responses(config: OutboxBrokerConfig) -> Callable[[Call], Call]:
             pass_headers_on(command, getattr(message, "headers", None), config.context.get_local("handler_"))
             await publish(command)
         except Exception as error:
-            take_back_ack(getattr(message, "raw_message", None), error)
+            Deciding(getattr(message, "raw_message", None), is_manual=False).unpublished(error)
             raise
         response.is_published = True
 

@@ -12,22 +12,19 @@ from typing_extensions import override
 
 from faststream_outbox._internal.broker.backend import Backend, DatabaseBackend, replacement_for
 from faststream_outbox._internal.broker.topic import WITHOUT_LOG
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.health.health import Checks
-from faststream_outbox._internal.health.progress import Parts
-from faststream_outbox._internal.log.admin.groups import Groups
-from faststream_outbox._internal.log.admin.parked import Parking
-from faststream_outbox._internal.log.client import LogClient
-from faststream_outbox._internal.metrics.sampler import Sampler
-from faststream_outbox._internal.overview.overview import TIMEOUT, Overview
-from faststream_outbox._internal.queue.client import OutboxClient
-from faststream_outbox._internal.queue.pause import pause, paused, resume
-from faststream_outbox._internal.relay.status import RelayStatus, relay_status
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.broker._faststream import BrokerUsecase
     from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
+    from faststream_outbox._internal.health.health import Checks
+    from faststream_outbox._internal.health.progress import Parts
+    from faststream_outbox._internal.log.admin.groups import Groups
+    from faststream_outbox._internal.log.admin.parked import Parking
+    from faststream_outbox._internal.log.client import LogClient
+    from faststream_outbox._internal.metrics.sampler import Sampler
+    from faststream_outbox._internal.queue.client import OutboxClient
     from faststream_outbox._internal.relay.relay import Relay
+    from faststream_outbox._internal.relay.status import RelayStatus
 
     Home = BrokerUsecase[Any, OutboxClient, OutboxBrokerConfig]
 else:
@@ -39,13 +36,13 @@ class OperatingMixin(Home):
 
     _database: DatabaseBackend | None
     _recorder: Any
-    _checks: Checks | None = None
-    _sampler: Sampler | None = None
+    _checks: "Checks | None" = None
+    _sampler: "Sampler | None" = None
 
     if TYPE_CHECKING:
 
         @property
-        def relays(self) -> list[Relay]: ...
+        def relays(self) -> "list[Relay]": ...
 
     async def pause(self, queue: str, *, create: bool = False) -> bool:
         """Claim no more messages of a queue, in any process, until it is resumed; False if it was paused already.
@@ -55,6 +52,8 @@ class OperatingMixin(Home):
         queue: its name, with the prefixes of its routers. One that nobody knows is refused with `UnknownName`.
         create: pause it even so.
         """
+        from faststream_outbox._internal.queue.pause import pause
+
         return await pause(self.config.broker_config.client, queue, create=create, known=self._queues())
 
     async def resume(self, queue: str) -> bool:
@@ -63,10 +62,14 @@ class OperatingMixin(Home):
         queue: its name, with the prefixes of its routers. One that nobody knows is refused with `UnknownName`, as
             long as others are paused.
         """
+        from faststream_outbox._internal.queue.pause import resume
+
         return await resume(self.config.broker_config.client, queue, known=self._queues())
 
     async def paused(self) -> list[str]:
         """The queues that are paused."""
+        from faststream_outbox._internal.queue.pause import paused
+
         return await paused(self.config.broker_config.client)
 
     def _queues(self) -> set[str]:
@@ -78,12 +81,12 @@ class OperatingMixin(Home):
         }
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> "Groups":
         """Groups of topics, in every process: `list`, `pause`, `resume`, `paused` and `delete`."""
         return self._backend.groups
 
     @property
-    def parked(self) -> Parking:
+    def parked(self) -> "Parking":
         """Messages of topics that failed for good, or wait: `list`, `retry`, `resolve` and `skip`."""
         return self._backend.parked
 
@@ -94,16 +97,20 @@ class OperatingMixin(Home):
             raise IncorrectState(WITHOUT_LOG)
         return config.backend
 
-    async def relay_status(self) -> list[RelayStatus]:
+    async def relay_status(self) -> "list[RelayStatus]":
         """Each relay, once for each broker that it sends to: whether that answers, and how old the oldest message is.
 
         Asks the database on a connection of its own; also where the broker was not started.
         """
+        from faststream_outbox._internal.relay.status import relay_status
+
         return await relay_status(self.relays, self.config.broker_config.backend.relay_ages)
 
     @property
-    def checks(self) -> Checks:
+    def checks(self) -> "Checks":
         """What looks after its health; in tests without a database all is well."""
+        from faststream_outbox._internal.health.health import Checks
+
         config = self.config.broker_config
         replacement = replacement_for(config)
         if (config.own_backend if replacement is None else replacement.backend) is not self._database:
@@ -112,7 +119,9 @@ class OperatingMixin(Home):
             self._checks = Checks(self._parts())
         return self._checks
 
-    def _parts(self) -> Parts:
+    def _parts(self) -> "Parts":
+        from faststream_outbox._internal.health.progress import Parts
+
         if self._database is None:
             return Parts()
         return Parts(self._database.client, self.config.broker_config.log_client, lambda: self.relays)
@@ -144,7 +153,11 @@ class OperatingMixin(Home):
         if self._checks is not None:
             await self._checks.close()
 
-    def _make_sampler(self, client: OutboxClient, every: float) -> Sampler:
+    def _make_sampler(self, client: "OutboxClient", every: float) -> "Sampler":
+        from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+        from faststream_outbox._internal.metrics.sampler import Sampler
+        from faststream_outbox._internal.overview.overview import TIMEOUT, Overview
+
         log: LogClient | None = self.config.broker_config.log_client
         tables = [client.names.table, *([client.names.dead] if client.names.dead else [])]
         log_name: str | None = None

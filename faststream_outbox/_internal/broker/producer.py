@@ -38,7 +38,6 @@ from faststream_outbox._internal.envelope import (
     checked_text,
     plain,
 )
-from faststream_outbox._internal.log.append import append, append_sync
 from faststream_outbox._internal.log.message import OutboxMessage as TopicMessage
 from faststream_outbox._internal.publish.put import (
     Unprocessed,
@@ -141,6 +140,8 @@ class OutboxProducer(ProducerProto[OutboxPublishCommand]):
             return await publish_rows(own, client.table, made, wakeups=client.wakeups, events=client.events)
 
     async def _append(self, cmd: OutboxPublishCommand, messages: Sequence[TopicMessage]) -> list[int | None]:
+        from faststream_outbox._internal.log.append import append
+
         session = self._session(cmd)
         log = self._config.log
         choices = self._choices(cmd)
@@ -240,6 +241,8 @@ class SyncOutboxProducer(OutboxProducer):
         return publish_rows_sync(session, client.table, made, wakeups=client.wakeups, events=client.events)
 
     async def _append(self, cmd: OutboxPublishCommand, messages: Sequence[TopicMessage]) -> list[int | None]:
+        from faststream_outbox._internal.log.append import append_sync
+
         session, log = _needed(cmd), self._config.log
         with reporting(log.events, cmd.destination, messages) as committed:
             token = append_sync(session, log.tables, messages, committed=committed, **self._choices(cmd))

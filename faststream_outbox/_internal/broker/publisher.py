@@ -25,8 +25,7 @@ from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.message import CORRELATION_ID
 from faststream_outbox._internal.broker.response import OutboxPublishCommand
 from faststream_outbox._internal.connections.caller import AnySession
-from faststream_outbox._internal.envelope import TimerConflict, header_mapping
-from faststream_outbox._internal.log.append import OnDuplicate
+from faststream_outbox._internal.envelope import OnDuplicate, TimerConflict, header_mapping
 
 
 @dataclass(kw_only=True)

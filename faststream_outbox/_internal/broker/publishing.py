@@ -14,8 +14,7 @@ from faststream.types import SendableMessage
 from faststream_outbox._internal.broker.producer import OutboxProducer, without_waiting
 from faststream_outbox._internal.broker.response import OutboxPublishCommand, check_destination
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
-from faststream_outbox._internal.envelope import TimerConflict
-from faststream_outbox._internal.log.append import OnDuplicate
+from faststream_outbox._internal.envelope import OnDuplicate, TimerConflict
 from faststream_outbox._internal.publish.put import Unprocessed
 
 if TYPE_CHECKING:

@@ -5,26 +5,27 @@ Kept apart from subscribers: FastStream consumes nothing here, and AsyncAPI docu
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal.broker.warn import warn, warn_about_shared
 from faststream_outbox._internal.log.options import MAX_DEFERRED, Start
 from faststream_outbox._internal.outcomes.retry import DEFAULT_RETRY, RetryStrategyProto
 from faststream_outbox._internal.queue.options import OnDead
-from faststream_outbox._internal.relay.options import RelayOptions
-from faststream_outbox._internal.relay.relay import Relay, make_relay, weaknesses
-from faststream_outbox._internal.relay.transport import Envelope
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.relay.relay import Relay
+    from faststream_outbox._internal.relay.transport import Envelope
 
 
 class RelayingMixin:
     """What can register relays."""
 
     @cached_property
-    def _own_relays(self) -> list[Relay]:
+    def _own_relays(self) -> "list[Relay]":
         return []
 
     @property
-    def relays(self) -> list[Relay]:
+    def relays(self) -> "list[Relay]":
         """Its relays, and those of the routers that it includes."""
         routers: Any = getattr(self, "routers", ())
         return [*self._own_relays, *(relay for router in routers for relay in router.relays)]
@@ -48,8 +49,8 @@ class RelayingMixin:
         max_fetch_interval: float = 10.0,
         start: Start = "earliest",
         max_deferred: int = MAX_DEFERRED,
-        envelope: Envelope | None = None,
-    ) -> Relay:
+        envelope: "Envelope | None" = None,
+    ) -> "Relay":
         """Send the messages of a queue, or of a topic as a group, to another broker; each until that has confirmed it.
 
         queues: the queue's name, or several names.
@@ -72,6 +73,9 @@ class RelayingMixin:
         envelope: "cloudevents" adds the attributes of CloudEvents 1.0 as headers, "cloudevents-structured" makes a
             JSON object of them and the body.
         """
+        from faststream_outbox._internal.relay.options import RelayOptions
+        from faststream_outbox._internal.relay.relay import make_relay, weaknesses
+
         options = RelayOptions(
             batch_size=batch_size,
             max_in_flight=max_in_flight,

@@ -10,8 +10,7 @@ from faststream.response import BatchPublishCommand, PublishCommand, PublishType
 
 from faststream_outbox._internal.broker.message import CORRELATION_ID
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
-from faststream_outbox._internal.envelope import TimerConflict, header_mapping
-from faststream_outbox._internal.log.append import OnDuplicate
+from faststream_outbox._internal.envelope import OnDuplicate, TimerConflict, header_mapping
 from faststream_outbox.errors import InvalidMessage
 
 

@@ -28,7 +28,7 @@ from faststream_outbox._internal.broker._faststream import (
 )
 from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
-from faststream_outbox._internal.broker.message import REPLY_TO, OutboxBatchParser, OutboxParser, Received
+from faststream_outbox._internal.broker.message import REPLY_TO, Deciding, OutboxBatchParser, OutboxParser, Received
 from faststream_outbox._internal.broker.middlewares import (
     OutboxMiddleware,
     check_session,
@@ -40,16 +40,17 @@ from faststream_outbox._internal.broker.publisher import OutboxReplyPublisher, O
 from faststream_outbox._internal.broker.warn import warn_about_manual_handler
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import MAX_DEFERRED, ReadOptions, Start
-from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import checked_group, checked_uri
-from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.calling import limited
 from faststream_outbox._internal.outcomes.failure import ENDING
-from faststream_outbox._internal.outcomes.outcome import RELEASE, SETTLED, Outcome, Undecided
+from faststream_outbox._internal.outcomes.outcome import RELEASE, Outcome
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.queue.worker import Worker
 from faststream_outbox._internal.service import Service
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.log.worker import LogWorker
 
 READ_AHEAD = 100
 """How many messages of a topic are read at once, at least."""
@@ -232,7 +233,9 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
             options=self.options,
         )
 
-    def _make_topic_worker(self, group: str) -> LogWorker | None:
+    def _make_topic_worker(self, group: str) -> "LogWorker | None":
+        from faststream_outbox._internal.log.sharing.leases import Group
+
         options = self.options
         read = ReadOptions(
             # A statement for ten messages would be a waste; nothing is leased by reading ahead.
@@ -271,31 +274,27 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     async def handle(self, claim: Received) -> Outcome:
         """Consume one message, for the engine."""
+        [outcome] = await self._handled(claim)
+        return outcome
+
+    async def handle_batch(self, claims: Sequence[Received]) -> list[Outcome]:
+        """Consume a batch, for the engine."""
+        return await self._handled(claims)
+
+    async def _handled(self, raw: Received | Sequence[Received]) -> list[Outcome]:
+        deciding = Deciding(raw, is_manual=self.is_manual)
         # FastStream would drop a message of a subscriber that does not run without a word.
         if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
-            return RELEASE
+            return [RELEASE] * len(deciding.claims)
         try:
-            await self.consume(claim)
+            await self.consume(raw)
         except ENDING:
             raise
         except BaseException:
             # FastStream lets pass what is no Exception; the ack policy has decided all the same.
-            if claim.decision is None and not self.is_manual:
+            if deciding.is_open:
                 raise
-        return _decided(claim)
-
-    async def handle_batch(self, claims: Sequence[Received]) -> list[Outcome]:
-        """Consume a batch, for the engine."""
-        if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
-            return [RELEASE] * len(claims)
-        try:
-            await self.consume(claims)
-        except ENDING:
-            raise
-        except BaseException:
-            if not self.is_manual and all(claim.decision is None for claim in claims):
-                raise
-        return [_decided(claim) for claim in claims]
+        return deciding.outcomes()
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""
@@ -324,15 +323,15 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         elif of_topic[0].batch_run is not None:
             await of_topic[0].batch_run.settle_within(session, of_topic)
 
-    async def commit(self, session: AsyncSession, claims: Sequence[Received]) -> None:
+    async def commit(self, session: AsyncSession, deciding: Deciding) -> None:
         """Commit a handler's own transaction; raises only if that has not come about."""
+        claims = deciding.claims
         batch_run = next((claim.batch_run for claim in claims if isinstance(claim, Delivery)), None)
         if batch_run is None:
             await self._outer_config.client.commit(session, *(claim for claim in claims if isinstance(claim, Claim)))
         else:
             await batch_run.commit(session)
-        for claim in claims:
-            claim.decision = SETTLED
+        deciding.committed()
 
     def _make_response_publisher(
         self, message: StreamMessage[Any]
@@ -357,14 +356,6 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         first = raw[0] if isinstance(raw, list | tuple) and raw else raw
         queue = first.queue if isinstance(first, Received) else ",".join(self.queues)
         return {"queue": queue, "message_id": getattr(message, "message_id", "")}
-
-
-def _decided(claim: Received) -> Outcome:
-    """What the handler decided; that it decided nothing is kept, so that a decision that comes later is seen."""
-    decision = claim.decision
-    if decision is None:
-        decision = claim.decision = Undecided(claim.error)
-    return decision
 
 
 _NO_PEEKING = (

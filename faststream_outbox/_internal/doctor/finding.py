@@ -23,7 +23,9 @@ from faststream_outbox._internal.sql.statements import ShapeT, named, statements
 from faststream_outbox.errors import InvalidOption
 
 JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
+"""What a finding knows, as it can be written down."""
 Severity = Literal["ok", "notice", "warning", "critical"]
+"""How bad a finding is."""
 
 SEVERITIES: tuple[Severity, ...] = ("ok", "notice", "warning", "critical")
 """From good to bad."""

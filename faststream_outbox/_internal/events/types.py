@@ -383,3 +383,4 @@ Event = (
     | ListenerLost
     | ListenerDeaf
 )
+"""Everything that can happen."""

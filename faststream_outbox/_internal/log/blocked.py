@@ -10,20 +10,17 @@ A transient error of the database puts off without counting. Of messages that on
 which is to blame. Pure. Used by `executor`, by `transactional`, and by the log in memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.slots import Span
 from faststream_outbox._internal.outcomes.failure import Failure, described
 from faststream_outbox._internal.outcomes.outcome import Dead, Done, Outcome, Release, Retry, Settled, resolved
 from faststream_outbox._internal.sql.log_rows import BlockedKey
-
-if TYPE_CHECKING:
-    from faststream_outbox._internal.log.reader import Reader
-
 
 RETRY = "retry"
 DEFERRED = "deferred"
@@ -178,11 +175,13 @@ def failed_together(outcomes: Sequence[Outcome]) -> bool:
     return all(error is errors[0] for error in errors) and not is_transient(errors[0])
 
 
-def deferral_of(delivery: Delivery, outcome: Outcome, reader: "Reader") -> tuple[Deferral | None, Outcome]:
+def deferral_of(
+    delivery: Delivery, outcome: Outcome, options: ReadOptions, describe: Callable[[BaseException | None], Failure]
+) -> tuple[Deferral | None, Outcome]:
     """Where a message waits after this outcome, None if it is done; and the outcome with nothing left open."""
     final = resolved(
         put_off(outcome),
-        strategy=reader.options.retry_strategy,
+        strategy=options.retry_strategy,
         on_undecided="retry",
         now=datetime.now(UTC),
         first_attempt_at=delivery.first_attempt_at,
@@ -192,9 +191,9 @@ def deferral_of(delivery: Delivery, outcome: Outcome, reader: "Reader") -> tuple
     match final:
         case Retry(delay=delay, error=error, counts=counts):
             attempts = min(delivery.attempts + int(counts), MOST_ATTEMPTS)
-            return Deferral(*place, RETRY, attempts, delay or 0.0, described(error, reader.client.renderer)), final
+            return Deferral(*place, RETRY, attempts, delay or 0.0, describe(error)), final
         case Dead(error=error):
             attempts = min(delivery.attempts + 1, MOST_ATTEMPTS)
-            return Deferral(*place, PARKED, attempts, 0.0, described(error, reader.client.renderer)), final
+            return Deferral(*place, PARKED, attempts, 0.0, describe(error)), final
         case Done() | Settled() | Release():
             return None, final

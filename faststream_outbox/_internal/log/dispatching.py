@@ -10,6 +10,7 @@ messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__`
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.executor import BatchRun, noted, survived
 from faststream_outbox._internal.log.member import Ended
@@ -68,27 +69,27 @@ def plainly(subscriber: Subscriber) -> Callable[[Delivery], Awaitable[Outcome]]:
 _UNHANDLED = Release()
 
 
-async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> AsyncIterator[Delivery]:
+async def deliveries(reader: Reader, client: LogClient, *, undecided: Outcome = _UNHANDLED) -> AsyncIterator[Delivery]:
     """Deliveries of a group, for ever; one that is not decided on ends as `undecided`."""
-    client = reader.client
-    await client.attach(reader)
+    member = reader.member
+    await client.attach(member)
     is_idle = True
     try:
         while True:
-            if reader.is_unsettled:
+            if member.is_unsettled:
                 await reader.join()
             batch = await reader.next_batch(is_idle=is_idle)
             is_idle = False
             if batch is None:
                 is_idle = await reader.wait()
                 continue
-            handing = _Handing(BatchRun(reader, batch), undecided)
+            handing = _Handing(BatchRun(member, reader.settler, batch), undecided)
             in_flight: Delivery | None = None
             try:
                 for delivery in batch.deliveries:
                     if not handing.takes(delivery):
                         continue
-                    with_care = delivery.slot in reader.leases.crash_guard
+                    with_care = member.needs_note(delivery)
                     may_run = await handing.note(delivery) if with_care else True
                     if may_run is None:
                         break
@@ -105,14 +106,14 @@ async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> Asyn
             finally:
                 await unbroken(handing.end(in_flight))
     finally:
-        await unbroken(_leave(reader))
+        await unbroken(_leave(reader, client))
 
 
-async def _leave(reader: Reader) -> None:
+async def _leave(reader: Reader, client: LogClient) -> None:
     try:
         await reader.leave()
     finally:
-        await reader.client.detach(reader)
+        await client.detach(reader.member)
 
 
 class _Handing:

@@ -152,6 +152,10 @@ class Fetcher:
             if self.unreadable.were_read(rows):
                 return rows, limit
 
+    def error_of(self, position: int) -> NotReadable:
+        """Why a message cannot be read, to be kept with it."""
+        return self.unreadable.error_of(position)
+
     async def _examine(
         self, statement: Statement, shape: type[RowT], asked: Mapping[str, Any], error: Exception
     ) -> None:

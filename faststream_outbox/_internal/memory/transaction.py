@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from faststream_outbox._internal.connections.caller import check_open, check_session, check_sync_session
 from faststream_outbox._internal.connections.dedicated import Row
-from faststream_outbox._internal.log.append import OnDuplicate
+from faststream_outbox._internal.envelope import OnDuplicate
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.memory.log import MemoryLog
 from faststream_outbox._internal.memory.tables import MemoryRow, MemoryTables

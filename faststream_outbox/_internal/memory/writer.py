@@ -10,8 +10,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from faststream_outbox._internal.connections.dedicated import Row
-from faststream_outbox._internal.envelope import CheckedEnvelope, checked_queue, checked_text
-from faststream_outbox._internal.log.append import OnDuplicate
+from faststream_outbox._internal.envelope import CheckedEnvelope, OnDuplicate, checked_queue, checked_text
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.memory.client import FakeOutboxClient
 from faststream_outbox._internal.memory.tables import MemoryRow

@@ -155,21 +155,23 @@ class Asking:
     """Sends the claimer's statements."""
 
     def __init__(
-        self, connection: DedicatedConnection, sql: Statements, culprits: Culprits, lost: Callable[[], None]
+        self,
+        connection: DedicatedConnection,
+        sql: Statements,
+        unheard: Unheard,
+        culprits: Culprits,
+        lost: Callable[[float], None],
     ) -> None:
+        """lost: called with the time when the answer to a claim was lost."""
         self._connection = connection
         self._sql = sql
+        self.unheard = unheard
         self._culprits = culprits
         self._lost = lost
-        self._unheard = Unheard()
         self.sent_at = 0.0
         """When the last statement was sent, on the clock that leases are judged by."""
         self.doubts: list[Doubt] = []
         """Claims of one message that failed and were not examined yet."""
-
-    def tokens(self) -> list[UUID]:
-        """Tokens of claims whose answer was lost."""
-        return self._unheard.tokens(asyncio.get_running_loop().time())
 
     @property
     def is_connected(self) -> bool:
@@ -183,14 +185,15 @@ class Asking:
         self.sent_at = clock.now()
         token = values.get("token")
         if token is not None:
-            values["unheard"] = self._unheard.tokens(began)
+            values["unheard"] = self.unheard.tokens(began)
         try:
             rows = await self._connection.fetch(self._sql[name], values)
         except BaseException:
             if token is not None:
                 # The server may have done it all the same, or may still do it.
-                self._unheard.add(token, loop.time() + max(values["ttls"]) + self._connection.timeout)
-                self._lost()
+                now = loop.time()
+                self.unheard.add(token, now + max(values["ttls"]) + self._connection.timeout)
+                self._lost(now)
             raise
         return rows, began, loop.time() - began
 
@@ -205,7 +208,7 @@ class Asking:
 
     async def examine(self) -> None:
         """Find out about the message that is in doubt."""
-        await self._culprits.examine(self.doubts.pop(), self.tokens())
+        await self._culprits.examine(self.doubts.pop(), self.unheard.tokens(asyncio.get_running_loop().time()))
 
     def arrived(self, numbers: Iterable[int]) -> None:
         """These messages could be fetched."""

@@ -82,6 +82,22 @@ class Lane:
         if not is_precise:
             self.is_due_known = False
 
+    def hint_due(self, now: float, at: float, *, is_precise: bool) -> None:
+        """There is a new message that falls due then, and there are later ones unless the hint is precise."""
+        # A scan that is under way may have passed it by, and must not forget it.
+        self.hinted_at = now
+        self.note_due(at)
+        if not is_precise:
+            self.is_due_known = False
+
+    def ask_due(self) -> None:
+        """It is being asked when its next message falls due; a hint that comes meanwhile has it asked again."""
+        self.is_due_known = True
+
+    def due_unknown(self) -> None:
+        """It could not be asked."""
+        self.is_due_known = False
+
     def note_due(self, at: float) -> None:
         """A message falls due then."""
         self.due_at = min(self.due_at, at)

@@ -122,6 +122,7 @@ class Unavailable:
 
 
 Result = Sent | Refused | Unavailable
+"""What a transport answers for each message."""
 SENT = Sent()
 
 

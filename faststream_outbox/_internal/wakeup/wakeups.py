@@ -40,6 +40,7 @@ from faststream_outbox._internal.wakeup.hint import NAMED, Hint, Notice, merged,
 from faststream_outbox.errors import InvalidOption
 
 NotifyMode = Literal["after_commit", "in_transaction", "off"]
+"""When other processes hear of what was published: after the commit, by it, or never."""
 NOTIFY_MODES: tuple[NotifyMode, ...] = ("after_commit", "in_transaction", "off")
 
 

@@ -1,0 +1,212 @@
+"""`Deciding`: the first decision counts, and what takes it back comes later, in one order."""
+
+import ast
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faststream import AckPolicy
+from faststream.exceptions import AckMessage, SkipMessage
+
+from faststream_outbox._internal.broker.message import Deciding, claims_of
+from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.message import OutboxMessage
+from faststream_outbox._internal.memory.log import MemoryLog
+from faststream_outbox._internal.outcomes.outcome import (
+    DONE,
+    RELEASE,
+    SETTLED,
+    STOPPED,
+    Dead,
+    Outcome,
+    Retry,
+    Undecided,
+)
+from faststream_outbox.errors import OutboxWarning
+from tests.cases import each
+
+BROKER = Path(__file__).parents[2] / "faststream_outbox" / "_internal" / "broker"
+FAILED, LATER, SKIPPED = ValueError(), TimeoutError(), SkipMessage()
+AGAIN = Retry(0.0, counts=False)
+Step = Callable[[Deciding], object]
+
+
+def deliveries(count: int = 1) -> list[Delivery]:
+    return [Delivery(row, "orders") for row in MemoryLog().append([OutboxMessage("orders", b"1", {})] * count)]
+
+
+def by_hand(outcome: Outcome) -> Step:
+    return lambda deciding: deciding.by_hand(lambda claim: outcome, "a test")
+
+
+def cut_off(outcome: Retry) -> Step:
+    return lambda deciding: deciding.cut_off(outcome)
+
+
+def stopped(deciding: Deciding) -> None:
+    deciding.cut_off(STOPPED)
+
+
+def skipped(deciding: Deciding) -> None:
+    deciding.instructed(SKIPPED, 300.0)
+
+
+def acked(deciding: Deciding) -> None:
+    deciding.instructed(AckMessage(), 300.0)
+
+
+def failed(deciding: Deciding) -> None:
+    deciding.failed(FAILED, can_forward=True)
+
+
+def failed_to_forward(deciding: Deciding) -> None:
+    deciding.failed(FAILED, can_forward=False)
+
+
+def unpublished(deciding: Deciding) -> None:
+    deciding.unpublished(FAILED)
+
+
+def rolled_back(deciding: Deciding) -> None:
+    deciding.rolled_back(is_done=False, policy=AckPolicy.NACK_ON_ERROR)
+
+
+def not_committed(deciding: Deciding) -> None:
+    deciding.not_committed(LATER)
+
+
+def committed(deciding: Deciding) -> None:
+    deciding.committed()
+
+
+IN_THIS_ORDER: list[tuple[list[Step], Outcome]] = [
+    ([], Undecided()),
+    ([by_hand(DONE)], DONE),
+    ([by_hand(Dead()), by_hand(DONE)], Dead()),
+    ([by_hand(DONE), stopped], DONE),
+    ([stopped, by_hand(DONE)], STOPPED),
+    ([cut_off(Retry(error=LATER)), skipped], Retry(error=LATER)),
+    ([by_hand(DONE), skipped], DONE),
+    ([skipped, by_hand(DONE)], Retry(300.0, counts=False)),
+    ([acked], Undecided()),
+    ([failed], Undecided(FAILED)),
+    ([failed_to_forward], RELEASE),
+    ([failed_to_forward, by_hand(Dead())], RELEASE),
+    ([by_hand(DONE), failed_to_forward], DONE),
+    ([by_hand(Dead()), failed_to_forward], Dead()),
+    ([by_hand(Retry()), failed_to_forward], RELEASE),
+    ([by_hand(DONE), unpublished], Retry(error=FAILED)),
+    ([by_hand(DONE), unpublished, failed_to_forward], RELEASE),
+    ([by_hand(Dead()), unpublished], Dead()),
+    ([unpublished], Undecided()),
+    ([by_hand(DONE), failed, rolled_back], Retry(error=FAILED)),
+    ([by_hand(Dead()), failed, rolled_back], Dead()),
+    ([failed, rolled_back], Undecided(FAILED)),
+    ([by_hand(DONE), committed], SETTLED),
+    ([committed], SETTLED),
+    ([by_hand(DONE), not_committed], Retry(error=LATER)),
+    ([by_hand(DONE), not_committed, by_hand(DONE)], Retry(error=LATER)),
+]
+
+
+@each(("steps", "outcome"), IN_THIS_ORDER)
+def test_what_comes_of_steps(steps: list[Step], outcome: Outcome) -> None:
+    deciding = Deciding(deliveries()[0], is_manual=False)
+    for step in steps:
+        step(deciding)
+    assert deciding.outcomes() == [outcome]
+
+
+def test_what_is_cut_off_says_whether_anything_was_undecided() -> None:
+    batch = deliveries(2)
+    batch[0].decide(DONE)
+    assert Deciding(batch, is_manual=False).cut_off(STOPPED)
+    assert not Deciding(batch, is_manual=False).cut_off(RELEASE)
+    assert [claim.decision for claim in batch] == [DONE, STOPPED]
+
+
+def test_instruction_under_manual_is_an_error_to_keep() -> None:
+    deciding = Deciding(deliveries()[0], is_manual=True)
+    skipped(deciding)
+    assert deciding.outcomes() == [Undecided(SKIPPED)]
+
+
+@each(
+    ("is_manual", "is_done", "policy", "left"),
+    [
+        (False, True, AckPolicy.NACK_ON_ERROR, [AGAIN, Dead(), AGAIN]),
+        (True, True, AckPolicy.MANUAL, [AGAIN, Dead(), Undecided()]),
+        (False, False, AckPolicy.NACK_ON_ERROR, [Retry(), Dead(), Undecided()]),
+        (False, False, AckPolicy.ACK, [DONE, Dead(), Undecided()]),
+    ],
+)
+def test_batch_that_was_rolled_back(is_manual: bool, is_done: bool, policy: AckPolicy, left: list[Outcome]) -> None:
+    batch = deliveries(3)
+    batch[0].decide(DONE)
+    batch[1].decide(Dead())
+    deciding = Deciding(batch, is_manual=is_manual)
+    deciding.rolled_back(is_done=is_done, policy=policy)
+    assert deciding.outcomes() == left
+
+
+@each(
+    ("is_manual", "decisions", "is_open", "is_finished", "is_committed"),
+    [
+        (False, [None, None], True, True, False),
+        (False, [DONE, None], False, True, False),
+        (False, [DONE, Dead()], False, False, False),
+        (True, [None, None], False, False, False),
+        (True, [DONE, DONE], False, True, False),
+        (False, [SETTLED, SETTLED], False, False, True),
+        (False, [SETTLED, None], False, False, False),
+    ],
+)
+def test_how_far_it_is(
+    is_manual: bool, decisions: list[Outcome | None], is_open: bool, is_finished: bool, is_committed: bool
+) -> None:
+    batch = deliveries(2)
+    for claim, decision in zip(batch, decisions, strict=True):
+        claim.decision = decision
+    deciding = Deciding(batch, is_manual=is_manual)
+    assert (deciding.is_open, deciding.is_finished, deciding.is_committed) == (is_open, is_finished, is_committed)
+
+
+def test_decision_that_comes_after_the_outcomes_changes_nothing_and_warns() -> None:
+    deciding = Deciding(deliveries()[0], is_manual=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert deciding.outcomes() == [Undecided()]
+    with pytest.warns(OutboxWarning, match=r"ack\(\) came after the handler had returned"):
+        deciding.by_hand(lambda claim: DONE, "ack()")
+    assert deciding.outcomes() == [Undecided()]
+
+
+def test_claims_are_found_behind_whatever_a_middleware_is_given() -> None:
+    one, other = deliveries(2)
+    assert claims_of(one) == [one]
+    assert claims_of([one, other]) == claims_of((one, other)) == [one, other]
+    assert claims_of([one, "no claim"]) == [one]
+    assert claims_of(None) == claims_of(b"no claim") == []
+
+
+def assigned(source: str) -> set[str]:
+    targets: list[ast.expr] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign):
+            targets += node.targets
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            targets.append(node.target)
+    return {target.attr for target in targets if isinstance(target, ast.Attribute)} & {"decision", "error"}
+
+
+def test_nobody_else_in_the_broker_decides() -> None:
+    deciders = {path.name for path in BROKER.glob("*.py") if assigned(path.read_text(encoding="utf-8"))}
+    assert deciders == {"message.py"}
+    (found,) = [
+        node
+        for node in ast.parse((BROKER / "message.py").read_text(encoding="utf-8")).body
+        if assigned(ast.unparse(node))
+    ]
+    assert isinstance(found, ast.ClassDef)
+    assert found.name == "Deciding"
