@@ -18,7 +18,7 @@ from uuid import UUID
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.connections.cause import sqlstate_of
+from faststream_outbox._internal.connections.cause import CANCELLED, has_state
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import worker_id_of
 from faststream_outbox._internal.connections.rights import missing_right
@@ -57,8 +57,6 @@ from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.errors import InvalidOption, QuestionTimedOut
 
 _PLANS = "; set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off"
-CANCELLED = "57014"
-"""The server's own time limit, or an operator's `pg_cancel_backend`."""
 
 
 class AskingConnection(DedicatedConnection):
@@ -82,7 +80,8 @@ class AskingConnection(DedicatedConnection):
         except TimeoutError as error:
             raise self._too_slow(statement.name) from error
         except Exception as error:
-            if sqlstate_of(error) == CANCELLED:
+            if has_state(error, CANCELLED):
+                # The server's own time limit, or an operator's `pg_cancel_backend`.
                 raise self._too_slow(statement.name) from error
             missing = missing_right(error, statement)
             if missing is not None:
