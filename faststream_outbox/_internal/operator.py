@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox._internal.events.event_log import Log
 from faststream_outbox._internal.overview.overview import TIMEOUT, Overview
 from faststream_outbox._internal.publish.put import cancel_timer
-from faststream_outbox._internal.queue import pause as pausing
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.dead_letters import DeadLetters
+from faststream_outbox._internal.queue.pause import pause, resume
 from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 
@@ -140,13 +140,13 @@ class Operator:
         if self.broker is not None:
             # It knows the queues of its subscribers too.
             return bool(await self.broker.pause(queue, create=create))
-        return await pausing.pause(self.client, queue, create=create)
+        return await pause(self.client, queue, create=create)
 
     async def resume(self, queue: str) -> bool:
         """Resume a queue in every process; False if it was not paused."""
         if self.broker is not None:
             return bool(await self.broker.resume(queue))
-        return await pausing.resume(self.client, queue)
+        return await resume(self.client, queue)
 
     async def cancel_timer(self, queue: str, timer_id: str) -> bool:
         """Take a timer back; False if it is gone or runs."""
