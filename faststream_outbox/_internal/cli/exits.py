@@ -1,16 +1,10 @@
-"""Exit codes, and the answers and refusals of commands that carry them.
+"""What a command answers: an exit code, data for programs, and blocks for people; or why there is no answer.
 
-The same for every command, so that a script can tell a fault of its own from one of the database. docs/cli.md has the
-table.
-
-From an error to an exit code and a message without a traceback. Pure.
-
-What is not known here is a mistake of the program's, and keeps its traceback. Used by `command`.
-
-What a command shows to people, before anything is known of the terminal: tables, facts, sentences, bodies.
-
-Made by `views`, printed by `printing`. Texts stand here as they came, also a stranger's: whoever prints
-makes them safe.
+Exit codes are the same for every command, so that a script can tell a fault of its own from one of the database.
+docs/cli.md has the table. `fault_of` makes a code and a message of an error, without a traceback; what it does not know
+is a mistake of the program's, and keeps its own. Blocks are tables, facts, sentences and bodies before anything is
+known of the terminal: texts stand in them as they came, also a stranger's, and whoever prints makes them safe. Pure.
+Made by the commands, read by `command`, shown by `printing`.
 """
 
 from collections.abc import Sequence

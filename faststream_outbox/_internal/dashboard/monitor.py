@@ -1,12 +1,8 @@
-"""Asks how everything stands, once for all who look, and keeps on asking while somebody does.
+"""How everything stands now, asked once for all who look, and how it stood in the last hour, for the charts.
 
-Begins with the first visitor and rests when nobody has come for a while: a dashboard that is mounted and forgotten
-costs nothing. Every question has its own time limit; what is not answered is missing in the sample and said. Owned by
-`dashboard`.
-
-The last hour in samples: what the charts draw. Kept in memory, for as long as the process lives.
-
-Pure but for the ring. Filled by `monitor`, read by the screens.
+The monitor begins with the first visitor and rests when nobody has come for a while: a dashboard that is mounted and
+forgotten costs nothing. Every question has its own time limit; what is not answered is missing in the sample and said.
+Samples are kept in memory, for as long as the process lives. Owned by `dashboard`, read by the screens.
 """
 
 import asyncio

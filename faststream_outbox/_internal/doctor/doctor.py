@@ -1,11 +1,8 @@
-"""All checks, one after the other, on one connection of its own, each within a time limit.
+"""The doctor: all checks, one after the other, on one connection of its own, each within a time limit.
 
-Made from an engine and the tables that there are, as `Overview` is. A check that cannot run says so in a finding of its
-own, and the others run. Called by the command line, the dashboard, and applications.
-
-All checks, in the order in which they run: the server first, then what stands in the tables.
-
-What a check that could not run says: what is missing, and what would allow it. Pure.
+Made from an engine and the tables that there are, as `Overview` is. The server is looked at first, then what stands in
+the tables. A check that cannot run says in a finding of its own what is missing and what would allow it, and the others
+run. Nothing is changed. Called by the command line, the dashboard, and applications.
 """
 
 import asyncio

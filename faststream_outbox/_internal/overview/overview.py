@@ -1,12 +1,9 @@
-"""All questions, on one connection of its own, each within a time limit.
+"""All questions, on one connection of their own, each within a time limit.
 
-Made from an engine and the tables that there are.
-
-The connection that questions are asked on, which may be one to a read replica.
-
-It is one of our own, so that no question stands in front of what delivers. A question that takes too long is given up
-by the client and by the server, and fails for itself with an error that says so; so does one that the role may not ask.
-Used by `Overview`.
+Made from an engine, which may be one to a read replica, and the tables that there are. Nothing is changed, and no
+question stands in front of what delivers. A question that takes too long is given up by the client and by the server,
+and fails for itself with an error that says so; so does one that the role may not ask. Called by the command line, the
+dashboard, and applications.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """`doctor`: what is wrong with the tables and with what runs on them, what it costs, and what repairs it.
 
-What the doctor has found, the worst first.
+The worst comes first. Added to the application by `app`.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""`groups list`, `groups lag`, `groups seek` and `groups delete`: readers of topics and their places.
+"""`groups list`, `groups lag`, `groups seek`, `groups delete`: readers of topics, their places and what they wait for.
 
-`pause` and `resume`: queues, or groups of topics, in every process.
-
-Topics: spans of slots, blocked keys, and what is deferred.
+`pause` and `resume` are here too, which take a queue or a group, and hold in every process. Whatever moves or deletes a
+group first shows what would happen, then asks. Added to the application by `app`; `parked` shows what waits as this
+does.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
-"""`peek` and `show`: messages of queues as they stand in the table, without leasing them.
+"""`peek` and `show`: messages as they stand in the table, without leasing them; `timers list` and `timers cancel`.
 
-`timers list` and `timers cancel`.
-
-Messages of queues: many on a line each, or one in full.
+Many messages are shown a line each, one in full, with why it does not run. Added to the application by `app`.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,8 @@
 """`status`, `queues`, `workers`: how things stand, without changing anything.
 
-What is wrong with queues and groups, from their numbers alone: the last lines of `status`.
-
-Pure. What a script wants to fail on it says itself; the doctor looks further.
-
-Queues, groups and what is wrong with them, on one screen.
-
-Processes that are connected.
+The last lines of `status` say what is wrong with queues and groups, from their numbers alone: a script says itself what
+it wants to fail on, and the doctor looks further. Added to the application by `app`; other commands show groups and
+processes with the tables of this one.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""`tail`: what changes in queues and groups, as it changes.
+"""`tail`: what changes in queues and groups, as it changes, a line for each change.
 
-Changes of queues and groups, one on a line.
+Added to the application by `app`.
 """
 
 import asyncio

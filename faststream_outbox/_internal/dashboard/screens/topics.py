@@ -1,6 +1,8 @@
-"""Groups of topics: how far behind, who reads which slots, and what operators do: pause, seek, delete.
+"""Groups of topics, and the keys that wait in them.
 
-Keys that wait behind a message that failed, and parked messages: retry them, or skip what will never work.
+How far behind a group is, who reads which slots, and what operators do with it: pause, seek, delete. Keys wait behind a
+message that failed; parked messages are retried, or skipped if they will never work. Called through the tables of
+`screens`.
 """
 
 from collections.abc import Mapping
