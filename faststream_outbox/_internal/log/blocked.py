@@ -1,13 +1,10 @@
-"""Keys that wait: a message that failed, and those of its key behind it.
+"""Keys that wait, and what an outcome means for the message of a key: over, to be tried again, or parked.
 
-A failure blocks its key and nothing else. Whether a key is blocked is known in memory while its slot is
-held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
-or an operator has changed something. On the happy path this costs nothing. Kept by each `member`.
-
-What a handler's outcome means for a message of a topic: over, to be tried again, or parked.
-
-A transient error of the database puts off without counting. Of messages that one error ended together, nobody knows
-which is to blame. Pure. Used by `executor`, by `transactional`, and by the log in memory.
+A failure blocks its key and nothing else: those behind it are deferred. Whether a key is blocked is known in memory
+while its slot is held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
+or an operator has changed something. On the happy path this costs nothing. A transient error of the database puts off
+without counting; of messages that one error ended together, nobody knows which is to blame. Does no I/O. Kept by each
+`member`; asked by `executor`, by `transactional` and by the log in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,9 +1,9 @@
 """The log's client: everything that the members of one process share for one log.
 
-Four connections at most, however many groups and members: one reads and settles, one sequences, one
-listens, and one is for what operators ask. They open on first use; the loops (sequencing, renewing,
-listening) run while a consumer does. The application's engine is never closed. Built by `Outbox` and by
-the broker; readers take what they need from it, and it knows them as members only.
+Four connections at most, however many groups and members: one reads and settles, one sequences, one listens, and one is
+for what operators ask. They open on first use; the loops (sequencing, renewing, listening) run while a member is
+attached. The application's engine is never closed. It knows members, and nobody who reads or writes for one: readers
+and settlers take from it what they need. Built by `Outbox` and by the broker.
 """
 
 import asyncio
