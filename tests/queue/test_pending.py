@@ -6,9 +6,9 @@ from faststream_outbox._internal.queue.pending import (
     APART_SECONDS,
     APART_TIMES,
     MOST_PER_STATEMENT,
+    Apart,
     Ended,
     Pending,
-    is_final,
 )
 from faststream_outbox.queue import DONE
 from tests.cases import each
@@ -21,16 +21,26 @@ class Refused(Exception):
         self.sqlstate = sqlstate
 
 
-def test_is_final_after_many_refusals_over_some_time_only() -> None:
-    times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
-    assert [is_final(*one) for one in times] == [False, False, True]
-
-
 def filled(count: int) -> tuple[Pending, list[Ended]]:
     pending = Pending()
     items: list[Ended] = [(claim_of(), DONE) for _ in range(count)]
     pending.fresh.extend(items)
     return pending, items
+
+
+def refused(pending: Pending, times: int, until: float) -> Apart:
+    """The only outcome, after it was refused so often: at once, and the last time at that time."""
+    pending.refused(pending.take(0.0), 0.0)
+    (apart,) = pending.apart
+    for time in range(1, times):
+        pending.apart.clear()
+        pending.refused_apart(apart, until if time == times - 1 else 0.0, Refused("23514"))
+    return apart
+
+
+def is_given_up(times: int, seconds: float) -> bool:
+    pending, _ = filled(1)
+    return refused(pending, times, seconds).error is not None
 
 
 class TestRefused:
@@ -67,6 +77,24 @@ class TestRefused:
             True,
             True,
         )
+
+    def test_one_is_given_up_after_many_refusals_over_some_time_only(self) -> None:
+        times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
+        assert [is_given_up(*one) for one in times] == [False, False, True]
+
+    def test_one_that_was_written_begins_anew(self) -> None:
+        pending, (item,) = filled(1)
+        apart = refused(pending, APART_TIMES - 1, 0.0)
+        pending.over(apart)
+        pending.refused_apart(Apart(item, 0.0, 3600.0), 3600.0, Refused("23514"))
+        assert pending.apart[-1].error is None
+
+    def test_one_that_its_worker_leaves_begins_anew(self) -> None:
+        pending, (item,) = filled(1)
+        refused(pending, APART_TIMES - 1, 0.0)
+        pending.give_up(item[0].worker)
+        pending.refused_apart(Apart(item, 0.0, 3600.0), 3600.0, Refused("23514"))
+        assert pending.apart[-1].error is None
 
     def test_fresh_ones_do_not_wait_for_the_pause_of_one_apart(self) -> None:
         pending, _ = filled(1)

@@ -28,6 +28,7 @@ from faststream_outbox._internal.connections.dedicated import DedicatedConnectio
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.types import MessageSetApart
 from faststream_outbox._internal.outcomes.failure import storable
+from faststream_outbox._internal.poison import Strikes
 from faststream_outbox._internal.queue import clock
 from faststream_outbox._internal.queue.lanes import AFTER_ALL_IDS
 from faststream_outbox._internal.sql.queue_rows import ClaimableRow
@@ -59,6 +60,8 @@ class Unheard:
 
 STRIKES = 3
 """Claims of one message that may fail before it is set apart."""
+STRIKE_SECONDS = 0.0
+"""They fail for so long at least."""
 MOST_REASON = 500
 """Characters that are kept of the reason."""
 STRIKES_OF_A_BAD_LINE = 10
@@ -110,19 +113,14 @@ def _first_id(doubt: Doubt, rows: Sequence[Row]) -> int:
 
 
 class Culprits:
-    """Counts, for each message, the lone claims of it that failed."""
+    """Sets apart the messages whose lone claims have failed too often."""
 
     def __init__(self, connection: DedicatedConnection, sql: Statements, events: Events) -> None:
         self._connection = connection
         self._sql = sql
         self._events = events
-        self._strikes: dict[int, int] = {}
-
-    def clear(self, numbers: Iterable[int]) -> None:
-        """These messages could be fetched."""
-        if self._strikes:
-            for number in numbers:
-                self._strikes.pop(number, None)
+        self.strikes: Strikes[int] = Strikes()
+        """Lone claims that failed, of each message."""
 
     async def examine(self, doubt: Doubt, unheard: list[UUID]) -> None:
         """Find the message; set it apart if claims of it have failed too often."""
@@ -130,10 +128,10 @@ class Culprits:
         rows = await self._connection.fetch(self._sql[doubt.question], values)
         if not rows:
             return
-        number = _first_id(doubt, rows)
-        strikes = self._strikes[number] = self._strikes.get(number, 0) + 1
-        if strikes >= (STRIKES_OF_A_BAD_LINE if is_bad_line(doubt.error) else STRIKES):
-            del self._strikes[number]
+        number, now = _first_id(doubt, rows), asyncio.get_running_loop().time()
+        times = STRIKES_OF_A_BAD_LINE if is_bad_line(doubt.error) else STRIKES
+        if self.strikes.failed(number, now, times=times, seconds=STRIKE_SECONDS):
+            self.strikes.forget([number])
             await self._set_apart(number, doubt, unheard)
 
     async def _set_apart(self, number: int, doubt: Doubt, unheard: list[UUID]) -> None:
@@ -212,4 +210,4 @@ class Asking:
 
     def arrived(self, numbers: Iterable[int]) -> None:
         """These messages could be fetched."""
-        self._culprits.clear(numbers)
+        self._culprits.strikes.forget(numbers)

@@ -26,6 +26,7 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
+from faststream_outbox._internal.poison import Narrowing
 from faststream_outbox._internal.queue.asking import Asking, Culprits, doubt_of_lane, doubt_of_message
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.keyed import KeyedClaims
@@ -44,12 +45,13 @@ class LaneFinder:
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
-        self._most = NO_LIMIT
+        self._lanes = Narrowing(NO_LIMIT, least=FEW_LANES, part=4)
+        """How many to probe at once."""
 
     async def step(self, open_: Open, now: float) -> bool:
         """Probe the lanes of one worker, if there are too many to claim from; whether there were."""
         for plan in open_.values():
-            if plan.is_unsure and plan.probe_at <= now and (lanes := plan.to_probe(self._most)):
+            if plan.is_unsure and plan.probe_at <= now and (lanes := plan.to_probe(self._lanes.limit)):
                 await self._probe(plan, lanes)
                 return True
         return False
@@ -64,14 +66,14 @@ class LaneFinder:
         try:
             answer, _, took = await self._asking.fetch("find_lanes", values)
         except BaseException:
-            self._most = max(FEW_LANES, min(len(lanes), self._most) // 4)
+            self._lanes.failed(len(lanes))
             for lane in lanes:
                 lane.interrupted()
             plan.probed(loop.time(), 0.0, worked=False)
             raise
         plan.probed(loop.time(), took, worked=True)
         if self._asking.is_quick(took):
-            self._most = min(2 * self._most, NO_LIMIT)
+            self._lanes.worked()
         rows = named(FoundLaneRow, answer)
         # There is a row also where no lane has a message.
         server_now, found = rows[0].server_now, {row.n for row in rows}
@@ -108,7 +110,8 @@ class Claimer:
         self.pulse = Pulse()
         self._asking = Asking(connection, sql, plans.unheard, Culprits(connection, sql, events), plans.ask_scan)
         keyed = KeyedClaims(self._asking, self._report, plans.horizon, draw_token)
-        self._most_strays = NO_LIMIT
+        self._strays = Narrowing(NO_LIMIT)
+        """How many to claim at once for a worker."""
         self._is_lone_turn = False
         self._now = 0.0
         self._server_now: datetime | None = None
@@ -203,7 +206,7 @@ class Claimer:
     async def _step_of_strays(self, open_: Open, now: float) -> bool:
         wanted: dict[int, tuple[Worker, str]] = {}
         for worker, plan in open_.items():
-            for number, queue in plan.take_strays(min(worker.room, self._most_strays)).items():
+            for number, queue in plan.take_strays(min(worker.room, self._strays.limit)).items():
                 wanted.setdefault(number, (worker, queue))
         if wanted:
             await self._claim_found(open_, wanted)
@@ -275,7 +278,7 @@ class Claimer:
         try:
             claimed, _, took = await self._asking.fetch("claim_found", values)
         except Exception as error:
-            self._most_strays = max(1, len(wanted) // 2)
+            self._strays.failed(len(wanted))
             if len(wanted) == 1:
                 self._asking.suspect(doubt_of_message(values, error))
             else:
@@ -283,7 +286,7 @@ class Claimer:
                     open_[worker].put_back({number: queue})
             raise
         if self._asking.is_quick(took):
-            self._most_strays = min(2 * self._most_strays, NO_LIMIT)
+            self._strays.worked()
         rows = named(ClaimedRow, claimed)
         self._asking.arrived(row.id for row in rows)
         taken: dict[tuple[Worker, str], list[ClaimedRow]] = {}

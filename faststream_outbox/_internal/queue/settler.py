@@ -184,9 +184,10 @@ class Settler:
         now = asyncio.get_running_loop().time()
         claim = apart.claim
         if error is None:
+            pending.over(apart)
             self._wrote(pending, now)
         elif claim.is_abandoned:
-            return
+            pending.over(apart)
         elif is_connected and is_fault_of_data(error):
             pending.refused_apart(apart, now, error)
             if apart.error is not None and not was_given_up:
