@@ -178,7 +178,7 @@ async def test_trouble_of_the_database_brings_the_message_again_under_every_poli
         else:
             await broker.publish("chair", "orders", headers=ID)
         assert acks.seen == [("nack", 0)]
-        assert scene.count(events.ConnectionLost) == 1
+        assert scene.count(events.StatementFailed) == 1
         await broker.publish("chair", "orders", headers=ID)
     assert await scene.written() == ["chair"]
 

@@ -8,7 +8,6 @@ from faststream_outbox._internal.queue.pending import (
     MOST_PER_STATEMENT,
     Ended,
     Pending,
-    is_fault_of_data,
     is_final,
 )
 from faststream_outbox.queue import DONE
@@ -22,24 +21,9 @@ class Refused(Exception):
         self.sqlstate = sqlstate
 
 
-class TestFault:
-    @each("state", ["22001", "22P05", "23514", "23505", "54000", "P0001", "44000"])
-    def test_is_the_datas(self, state: str) -> None:
-        assert is_fault_of_data(Refused(state))
-
-    @each(
-        "state",
-        ["28000", "28P01", "3D000", "42P01", "42501", "58030", "XX000", "08006", "53100", "57P01", "25006", None],
-    )
-    def test_is_not_the_datas(self, state: str | None) -> None:
-        assert not is_fault_of_data(Refused(state))
-
-    def test_is_the_datas_where_the_driver_cannot_write_it_down(self) -> None:
-        assert is_fault_of_data(UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates"))
-
-    def test_is_final_after_many_refusals_over_some_time_only(self) -> None:
-        times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
-        assert [is_final(*one) for one in times] == [False, False, True]
+def test_is_final_after_many_refusals_over_some_time_only() -> None:
+    times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
+    assert [is_final(*one) for one in times] == [False, False, True]
 
 
 def filled(count: int) -> tuple[Pending, list[Ended]]:

@@ -63,9 +63,9 @@ class Readiness:
         self._tables: Found | None = None
         self._examine_at = self._examined_at = float("-inf")
         self._was_told = False
-        self._events.subscribe(self._heard, events.ConnectionLost)
+        self._events.subscribe(self._heard, events.StatementFailed)
 
-    def _heard(self, event: events.ConnectionLost) -> None:
+    def _heard(self, event: events.StatementFailed) -> None:
         """A statement that the server does not understand casts doubt on the tables."""
         if str(getattr(event.error, "sqlstate", "")).startswith("42"):
             self._examine_at = min(self._examine_at, monotonic())

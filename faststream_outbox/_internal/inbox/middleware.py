@@ -109,7 +109,7 @@ class ComesAgain(NackMessage):
 async def put_off(inbox: Receiver, error: BaseException) -> ComesAgain:
     """What to raise for a transient error, after a pause."""
     if not isinstance(error, BeingHandled):
-        inbox.events.emit(events.ConnectionLost("inbox", error))
+        inbox.events.emit(events.StatementFailed("inbox", error))
     await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))
     return ComesAgain()
 

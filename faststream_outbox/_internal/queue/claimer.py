@@ -31,7 +31,7 @@ from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.keyed import KeyedClaims
 from faststream_outbox._internal.queue.lanes import NEVER, NO_LIMIT, Lane, places, shares
 from faststream_outbox._internal.queue.plan import FEW_LANES, ClaimPlan, Open, Plans
-from faststream_outbox._internal.service import Pulse
+from faststream_outbox._internal.service import Pulse, called
 from faststream_outbox._internal.sql.queue_rows import ClaimedRow, FoundLaneRow
 from faststream_outbox._internal.sql.statements import Statements, named
 
@@ -184,15 +184,10 @@ class Claimer:
         times += [outage.retry_at for outage in (self._examining, *(outage for outage, _ in self._steps))]
         # What was due when the last step began and was not done waits for the end of an outage.
         until = min((at for at in times if at > self._now), default=NEVER)
-        delay = until - asyncio.get_running_loop().time()
-        if delay <= 0:
-            return
-        self.pulse.rest(delay)
-        try:
-            async with asyncio.timeout(None if until == NEVER else delay):
-                await self._plans.work.wait()
-        except TimeoutError:
-            return
+        now = asyncio.get_running_loop().time()
+        if until > now:
+            self.pulse.rest(until - now)
+            await called(self._plans.work, until)
 
     async def _step_without_keys(self, open_: Open, now: float) -> bool:
         quotas = self._quotas(open_, now)

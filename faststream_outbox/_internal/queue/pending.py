@@ -109,23 +109,6 @@ def _verdicts(items: Sequence[Ended], renderer: Renderer | None) -> dict[str, li
 APART_TIMES = 5
 APART_SECONDS = 3.0
 
-# Triggered actions, cardinality, data, integrity, triggered changes, routines, check options, limits, PL/pgSQL's RAISE.
-_DATA = ("09", "21", "22", "23", "27", "2F", "38", "39", "44", "54", "P0")
-
-
-def is_fault_of_data(error: BaseException) -> bool:
-    """Whether the row, or what was to be written to it, is to blame; of an error that is not about connecting."""
-    state = getattr(error, "sqlstate", None)
-    if isinstance(state, str):
-        return state[:2] in _DATA
-    # The driver could not even write the values down.
-    return isinstance(error, ValueError | OverflowError)
-
-
-def is_locked(error: BaseException) -> bool:
-    """Whether somebody else has locked one of the rows."""
-    return getattr(error, "sqlstate", None) == "55P03"
-
 
 def is_final(refusals: int, seconds: float) -> bool:
     """Whether what was refused so often, over so long a time, will be refused for ever."""

@@ -21,7 +21,7 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.queue.lanes import BEFORE_ALL_IDS, NEVER, Lane
 from faststream_outbox._internal.queue.plan import MOST_STRAYS, ClaimPlan, LaneName, Plans
-from faststream_outbox._internal.service import STUCK_SECONDS, Pulse
+from faststream_outbox._internal.service import STUCK_SECONDS, Pulse, called
 from faststream_outbox._internal.sql.queue_rows import (
     ClaimableKeyRow,
     ClaimableRow,
@@ -206,11 +206,7 @@ class Scanner:
         until = min((at for at in times if at > now), default=NEVER)
         self._plans.scans_at(until)
         self.pulse.rest(until - now)
-        try:
-            async with asyncio.timeout(None if until == NEVER else until - now):
-                await self._plans.rest.wait()
-        except TimeoutError:
-            return
+        await called(self._plans.rest, until)
 
     async def _fetch(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         self.pulse.beat()

@@ -21,7 +21,7 @@ from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.executor import Executor, Ready
 from faststream_outbox._internal.queue.options import WorkerOptions, checked_options, checked_queues
-from faststream_outbox._internal.service import LONGEST_PAUSE, STUCK_SECONDS, pause_after
+from faststream_outbox._internal.service import LONGEST_PAUSE, STUCK_SECONDS, called, pause_after
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.errors import WrongEventLoop
 
@@ -263,14 +263,12 @@ class Worker:
 
     async def _await_settled(self, timeout: float, busy: Collection[Claim] = ()) -> None:
         """Wait until all outcomes but those of `busy` are written; give up when the server stays out of reach."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not self.unsettled.issubset(busy):
-                    self._some_settled.clear()
-                    await self._some_settled.wait()
-        except TimeoutError:
-            self.client.abandon(self)
-            self.unsettled.intersection_update(busy)
+        until = asyncio.get_running_loop().time() + timeout
+        while not self.unsettled.issubset(busy):
+            self._some_settled.clear()
+            if not await called(self._some_settled, until):
+                self.client.abandon(self)
+                self.unsettled.intersection_update(busy)
 
     def receive(self, claims: list[Claim]) -> None:
         """Take messages that were claimed for this worker."""

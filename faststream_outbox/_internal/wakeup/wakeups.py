@@ -35,6 +35,7 @@ from faststream_outbox._internal.connections.opening import Opened
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.service import called
 from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox._internal.wakeup.hint import NAMED, Hint, Notice, merged, notices
 from faststream_outbox.errors import InvalidOption
@@ -94,12 +95,10 @@ class Notifier:
                     await self._kept.close()
 
     async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._kept is not None and self._kept.is_open:
             self._more.clear()
-            try:
-                async with asyncio.timeout(KEEP_SECONDS):
-                    await self._more.wait()
-            except TimeoutError:
+            if not await called(self._more, loop.time() + KEEP_SECONDS):
                 return
             await self._drain()
 
