@@ -27,6 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection
+from faststream_outbox._internal.connections.cause import is_locked
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import quoted, schema_map_of, schema_of
 from faststream_outbox._internal.sql.log_admin_rows import LowestUnread, Slowest
@@ -95,7 +96,6 @@ SCAN_SECONDS = 0.01
 ROOM_SECONDS = 0.2
 """How long publishers may have to wait while the end of the parts is moved."""
 NO_END = 2**63 - 1
-LOCK_NOT_AVAILABLE = "55P03"
 
 _PENDING = (
     "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid "
@@ -232,7 +232,7 @@ class Partitions:
                 await connection.execute(text(f"set local lock_timeout = {int(ROOM_SECONDS * 1000)}"))
                 await connection.execute(text(f"lock table {self._log} in access exclusive mode"))
         except DBAPIError as error:
-            if LOCK_NOT_AVAILABLE not in (getattr(error.orig, "sqlstate", None), getattr(error.orig, "pgcode", None)):
+            if not is_locked(error):
                 raise
             return None
         part = self._part(name)
