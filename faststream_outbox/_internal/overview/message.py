@@ -14,11 +14,10 @@ from uuid import UUID
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.identity import worker_id_of
-from faststream_outbox._internal.envelope import read_headers
 from faststream_outbox._internal.options import MOST_ROWS, check_count, check_number
 from faststream_outbox._internal.overview.processes import Process
 from faststream_outbox._internal.publish.put import Unprocessed, as_unprocessed
-from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection, check_selection
+from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection, as_letter, check_selection
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.sql.overview_rows import MessageRow, SearchedRow
 from faststream_outbox._internal.sql.queue_rows import DeadGroupRow, DeadLetterRow, UnprocessedRow
@@ -45,11 +44,6 @@ async def fetch_letters(
     values = selection.values() | {"limit": limit, "after": after}
     rows = await connection.fetch(statements("overview", names)["dead_after"], values)
     return [as_letter(row) for row in named(DeadLetterRow, rows)]
-
-
-def as_letter(row: DeadLetterRow) -> DeadLetter:
-    """The dead letter of a row."""
-    return DeadLetter(**{**row._asdict(), "headers": read_headers(row.headers)})
 
 
 State = Literal["ready", "scheduled", "leased", "blocked", "paused", "dead"]
