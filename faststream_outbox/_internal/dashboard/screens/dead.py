@@ -25,8 +25,7 @@ MOST_GROUPS = 200
 
 async def show_failures(page: Page) -> Response:
     """The groups, and a page of letters."""
-    if page.source.tables.dlq_table is None:
-        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
+    _check_letters(page)
     choice = chosen(dict(page.request.query_params))
     before = page.query("before")
     groups = await page.ask(page.source.overview.dead_groups())
@@ -53,6 +52,11 @@ def error_of(page: Page, letter: DeadLetter) -> str | None:
     error = letter.error_message or letter.last_exception
     content = Content(letter.queue, letter.key, decoded(letter.payload), letter.headers, error, letter.traceback)
     return shown(content, page.house.options.redact, may_read=page.may(Action.READ_BODY)).error
+
+
+def _check_letters(page: Page) -> None:
+    if page.source.tables.dlq_table is None:
+        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
 
 
 async def _newest(page: Page, selection: Selection, before: int | None) -> list[DeadLetter]:
@@ -95,8 +99,7 @@ async def what_is_meant(page: Page, choice: Chosen) -> dict[str, object]:
 
 
 def _choice(page: Page) -> Chosen:
-    if page.source.tables.dlq_table is None:
-        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
+    _check_letters(page)
     query = page.request.query_params
     return chosen(dict(query), tuple(query.getlist("id")))
 
@@ -161,10 +164,7 @@ async def cancel_replay(page: Page) -> Done:
 
 async def prepare_purge(page: Page) -> Response:
     """What would be deleted."""
-    if page.source.tables.dlq_table is None:
-        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
-    query = page.request.query_params
-    return page.render("purge.html", **await what_is_meant(page, chosen(dict(query), tuple(query.getlist("id")))))
+    return page.render("purge.html", **await what_is_meant(page, _choice(page)))
 
 
 async def start_purge(page: Page) -> Done:

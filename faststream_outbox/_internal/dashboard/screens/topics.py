@@ -33,7 +33,7 @@ PLACES = (
 
 async def show_groups(page: Page) -> Response:
     """All groups, and the transactions that keep gaps open."""
-    _check_group(page)
+    _check_topics(page)
     sample = await page.house.monitor.sample()
     gaps = await page.ask(page.source.overview.gaps())
     typed = page.query("q") or ""
@@ -58,13 +58,13 @@ async def show_group(page: Page) -> Response:
     )
 
 
-def _check_group(page: Page) -> None:
+def _check_topics(page: Page) -> None:
     if page.source.tables.log_tables is None:
         raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
 
 
 def _named_group(page: Page) -> tuple[str, str]:
-    _check_group(page)
+    _check_topics(page)
     # The group without a name is one too.
     return page.request.query_params.get("group", ""), page.request.query_params.get("uri", "")
 
@@ -166,7 +166,7 @@ MOST_SHOWN = 100
 
 async def show_keys(page: Page) -> Response:
     """Blocked keys, and below them what is parked."""
-    _check_key(page)
+    _check_topics(page)
     group = page.query("group")
     keys = await page.ask(page.source.overview.blocked_keys(group, limit=MOST_SHOWN))
     parked = await page.ask(page.source.outbox.parked.list(group, limit=MOST_SHOWN))
@@ -186,7 +186,7 @@ async def show_keys(page: Page) -> Response:
 
 async def show_key(page: Page) -> Response:
     """One message that waits in a group, with its error and what it says."""
-    _check_key(page)
+    _check_topics(page)
     group, uri, position = _named_key(page)
     answer = await page.ask(_found(page, group, uri, position))
     if answer.problem is None and answer.value is None:
@@ -217,11 +217,6 @@ async def _found(page: Page, group: str, uri: str, position: int) -> DeferredMes
     return next((each for each in found if each.position == position), None)
 
 
-def _check_key(page: Page) -> None:
-    if page.source.tables.log_tables is None:
-        raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
-
-
 def _named_key(page: Page) -> tuple[str, str, int]:
     query = page.request.query_params
     return query.get("group", ""), query.get("uri", ""), _position(query)
@@ -229,7 +224,7 @@ def _named_key(page: Page) -> tuple[str, str, int]:
 
 async def prepare_skip(page: Page) -> Response:
     """What would be ended without being handled."""
-    _check_key(page)
+    _check_topics(page)
     group, uri, position = _named_key(page)
     answer = await page.ask(_found(page, group, uri, position))
     if answer.problem is None and answer.value is None:
