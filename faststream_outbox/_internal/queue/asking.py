@@ -60,8 +60,8 @@ class Unheard:
 
 STRIKES = 3
 """Claims of one message that may fail before it is set apart."""
-STRIKE_SECONDS = 0.0
-"""They fail for so long at least."""
+STRIKE_SECONDS = 3.0
+"""They fail for so long at least: what stumbles for a moment, as a process without memory, blames no message."""
 MOST_REASON = 500
 """Characters that are kept of the reason."""
 STRIKES_OF_A_BAD_LINE = 10
