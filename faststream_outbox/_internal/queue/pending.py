@@ -1,16 +1,10 @@
 """Outcomes of one kind that wait to be written, and how to go on when a statement of theirs failed.
 
-What fails is halved until the outcome that cannot be written is alone; that one is set apart with a pause of its
-own, and its neighbours go first. In an outage the whole kind pauses, instead of trying once per message.
-Pure bookkeeping on given times. Used by `settler`, one for each kind.
-
-Which statement writes outcomes of one kind, and with which values. Pure. Used by `settler`.
-
-What a failed settle statement means: the data's own fault, or an outage that passes.
-
-A message is set apart only where its data is the cause, and only after it was refused several times over some
-seconds, alone. A missing table, a missing right, a role that may not log in, an internal error: those
-say nothing about the message. Pure. Used by `settler` and `pending`.
+`settling` says which statement writes them, with which values. What fails is halved until the outcome that cannot be
+written is alone; that one is tried again apart from the others, with a pause of its own, and its neighbours go first.
+In an outage the whole kind pauses, instead of trying once per message. A message is set apart only where its data is
+the cause, and only after it was refused several times over some seconds, alone. Bookkeeping on given times. Used by
+`settler`, one `Pending` for each kind.
 """
 
 from collections.abc import Mapping, Sequence
