@@ -49,10 +49,9 @@ def names(module: ModuleType) -> list[str]:
 def line_of(module: ModuleType, name: str) -> str | None:
     """The first sentence of what a name says of itself."""
     value = getattr(module, name)
-    if inspect.isclass(value) or inspect.isfunction(value) or hasattr(value, "__wrapped__"):
+    text = _below(module, name)
+    if text is None and (inspect.isclass(value) or inspect.isfunction(value) or hasattr(value, "__wrapped__")):
         text = inspect.getdoc(value)
-    else:
-        text = _below(module, name)
     return OF_OTHERS.get(name) or (None if not text else " ".join(text.split("\n\n")[0].split()))
 
 

@@ -51,13 +51,6 @@ def name(text: str | None) -> str:
     return f"'{quote(text)}'"
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, without the row or the statement that it is about."""
-    origin = getattr(error, "orig", None) or error
-    said = str(origin).splitlines()
-    return quote(said[0]) if said else type(origin).__name__
-
-
 def count(number: int, *, is_estimate: bool = False) -> str:
     """A number, and whether it may be more: "12,345", "10,000+"."""
     return f"{number:,}+" if is_estimate else f"{number:,}"

@@ -4,7 +4,6 @@ import tomllib
 from typing import Any
 
 from faststream_outbox._internal import envelope
-from faststream_outbox._internal.broker import forwarding
 from faststream_outbox._internal.connections import dedicated
 from faststream_outbox._internal.events import outage as repeats
 from faststream_outbox._internal.health import progress, readiness
@@ -18,6 +17,7 @@ from faststream_outbox._internal.outcomes import failure
 from faststream_outbox._internal.publish import rows
 from faststream_outbox._internal.queue import lanes, options, renewer, scanner, settler, worker
 from faststream_outbox._internal.queue import plan as claim_plan
+from faststream_outbox._internal.relay import gate
 from faststream_outbox._internal.schema import log_tables, tables
 from faststream_outbox._internal.service import STUCK_SECONDS
 from faststream_outbox._internal.wakeup import after_commit, listener, watcher
@@ -48,7 +48,7 @@ SAID: list[tuple[str, str]] = [
     ("publishing", f"a number from {envelope.SMALLINT.start} to {envelope.SMALLINT.stop - 1}"),
     ("publishing", f"one of more than {tables.NAME_LENGTH} characters"),
     ("publishing", f"passed over for {'five' if lanes.PATIENCE == 5 else '?'} seconds gets a tenth of the room"),
-    ("forwarding", f"takes longer than {'five' if forwarding.PATIENCE_SECONDS == 5 else '?'} seconds"),
+    ("forwarding", f"takes longer than {'five' if gate.PATIENCE_SECONDS == 5 else '?'} seconds"),
     ("security", f"cut to {failure.MAX_MESSAGE:,} and {failure.MAX_TRACEBACK:,} characters"),
     ("ordered-log", f"have {by(10**6, envelope.MAX_BODY_BYTES)} million bytes together at most"),
     ("ordered-log", f"at most {log_tables.URI_LENGTH} bytes"),

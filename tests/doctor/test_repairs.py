@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from sqlalchemy import URL
 
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.text import first_line
 from tests.publish.ways import plain
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), max_size=20)
@@ -36,7 +35,3 @@ def test_literals_mean_their_text(database_url: URL) -> None:
 
 def test_names_in_python_are_quoted() -> None:
     assert repairs.delete_group('a"); import os', "u").endswith("""delete('a"); import os', 'u')""")
-
-
-def test_an_error_without_words_is_said_by_its_name() -> None:
-    assert first_line(ValueError()) == "ValueError"

@@ -24,7 +24,7 @@ from faststream_outbox._internal.connections.dedicated import DedicatedConnectio
 from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import LeaseLost
-from faststream_outbox.events import ConnectionLost, LeaseWasLost, SlotsHeld
+from faststream_outbox.events import LeaseWasLost, SlotsHeld, StatementFailed
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.faults.child import LOST, READY, hang_at, say
 from tests.faults.log_scene import log_tables
@@ -81,7 +81,7 @@ class Performer:
         self.outbox = Outbox(self._engine, tables=log_tables(), retry_strategy=retry, **part.options)
         events = self.outbox.events
         events.subscribe(lambda _: say(LOST), LeaseWasLost)
-        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, ConnectionLost)
+        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, StatementFailed)
         events.subscribe(lambda held: say(f"slots {held.slots}"), SlotsHeld)
 
     async def read(self, ended: asyncio.Event) -> None:

@@ -15,7 +15,7 @@ from faststream_outbox._internal.log.sharing.slots import matches
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.sql.statements import Statement
-from faststream_outbox.events import ConnectionLost
+from faststream_outbox.events import StatementFailed
 from faststream_outbox.log import Outbox
 from tests.log.gate import Gate
 from tests.log.promises.test_lagging_standby import NEW, fail_over, publish
@@ -280,7 +280,7 @@ async def test_member_that_leaves_while_ticks_are_read_is_no_trouble(rig: LogRig
         await eventually(lambda: not outbox.client.tail._seats)
         gate.open.set()
         await eventually(lambda: seen.payloads[mine] == ["ours"])
-    assert rig.reported(ConnectionLost) == []
+    assert rig.reported(StatementFailed) == []
 
 
 async def test_seek_while_a_member_waits_is_followed(rig: LogRig) -> None:

@@ -141,7 +141,7 @@ async def test_messages_come_although_no_probe_works(rig: Rig, client: OutboxCli
     await rig.sql(INSERT, queue=QUEUES[77], key="k")
     await rig.work(Handled(), QUEUES, client=client, **ONE)
     await rig.witness.wait(events.Handled, count=2)
-    assert [event.role for event in rig.witness.of(events.ConnectionLost)] == ["find_lanes"]
+    assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["find_lanes"]
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ async def test_a_probe_that_failed_asks_for_less(rig: Rig, client: OutboxClient,
     def works_again() -> bool:
         # Claims that went round may have left nothing to ask for.
         hinted(client, Hint(None))
-        return [event.role for event in rig.witness.of(events.ConnectionRestored)] == ["find_lanes"]
+        return [event.role for event in rig.witness.of(events.StatementWorks)] == ["find_lanes"]
 
     await eventually(works_again)
 

@@ -69,7 +69,7 @@ async def test_a_failing_scan_is_told_once_and_tried_again_after_growing_pauses(
     await eventually(lambda: len(trouble.times.get("survey", ())) >= 6, timeout=20)
     first, *_, last = trouble.times["survey"][:6]
     assert last - first >= sum(pause_after(failures, 0.0) for failures in range(1, 6))
-    assert [event.role for event in rig.witness.of(events.ConnectionLost)] == ["scan"]
+    assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["scan"]
 
 
 @pytest.mark.slow
@@ -79,10 +79,10 @@ async def test_a_scan_that_works_does_not_hide_that_claims_fail(rig: Rig, troubl
     await eventually(lambda: len(trouble.times.get("claim", ())) >= 6, timeout=20)
     first, *_, last = trouble.times["claim"][:6]
     assert last - first >= sum(pause_after(failures, 0.0) for failures in range(1, 6))
-    assert [event.role for event in rig.witness.of(events.ConnectionLost)] == ["claim"]
+    assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["claim"]
     trouble.failing = ()
     await rig.put("a")
-    await rig.witness.wait(events.ConnectionRestored, role="claim")
+    await rig.witness.wait(events.StatementWorks, role="claim")
     await rig.witness.wait(events.Handled)
 
 

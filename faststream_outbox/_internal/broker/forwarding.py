@@ -6,7 +6,6 @@ brokers are started and stopped. `carry_id` sends the message's own id along, fo
 Used by subscribers and by the middleware.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -18,16 +17,12 @@ from faststream_outbox._internal.broker.message import Received
 from faststream_outbox._internal.broker.publisher import OutboxPublisher
 from faststream_outbox._internal.broker.warn import warn_about_publisher
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.relay.gate import broker_of, family, weakness
+from faststream_outbox._internal.relay.gate import PAUSE_SECONDS, broker_of, family, weakness
+from faststream_outbox._internal.service import until
 
 MESSAGE_ID = "message_id"
 NATS_MESSAGE_ID = "Nats-Msg-Id"
 """What JetStream knows duplicates by."""
-PATIENCE_SECONDS = 5.0
-"""How long another broker may take to start before that is logged as an error."""
-HOLD_SECONDS = 1.0
-"""How long a message in flight waits for a broker that has stopped, before it is given back."""
-PAUSE_SECONDS = 0.02
 _FORGETS = "AckPolicy.ACK deletes the message although publishing failed. Use NACK_ON_ERROR, the default"
 
 
@@ -59,14 +54,7 @@ class Forwarding:
 
     async def opened(self, timeout: float, is_over: Callable[[], bool]) -> bool:
         """Wait until all their brokers run, for so long and until it is over; whether they do."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
-        while not self.is_open:
-            if is_over() or loop.time() > until:
-                return False
-            # FastStream tells nobody that a broker has started.
-            await asyncio.sleep(PAUSE_SECONDS)
-        return True
+        return await until(lambda: self.is_open, timeout, is_over, PAUSE_SECONDS)
 
     @property
     def missing(self) -> str:

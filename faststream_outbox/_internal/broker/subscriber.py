@@ -6,7 +6,6 @@ refused: they would lease messages that nobody handles.
 """
 
 import logging
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +26,7 @@ from faststream_outbox._internal.broker._faststream import (
     SubscriberUsecaseConfig,
 )
 from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
-from faststream_outbox._internal.broker.forwarding import HOLD_SECONDS, PATIENCE_SECONDS, Forwarding
+from faststream_outbox._internal.broker.forwarding import Forwarding
 from faststream_outbox._internal.broker.message import REPLY_TO, Deciding, OutboxBatchParser, OutboxParser, Received
 from faststream_outbox._internal.broker.middlewares import (
     OutboxMiddleware,
@@ -47,6 +46,7 @@ from faststream_outbox._internal.outcomes.outcome import RELEASE, Outcome
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.queue.worker import Worker
+from faststream_outbox._internal.relay.gate import HOLD_SECONDS, open_then
 from faststream_outbox._internal.service import Service
 
 if TYPE_CHECKING:
@@ -201,10 +201,14 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     async def _open(self) -> None:
         """Begin to consume as soon as the brokers run that handlers forward to."""
-        if self._forwarding and not await self._can_forward_soon(PATIENCE_SECONDS):
-            waiting = f"`{self.specification.call_name}` does not consume yet. {self._forwarding.missing}"
-            self._log(logging.ERROR, waiting, self.get_log_context(None))
-            await self._can_forward_soon(math.inf)
+        await open_then(self._can_forward_soon, self._say_it_waits, self._consume)
+
+    def _say_it_waits(self) -> None:
+        missing = "" if self._forwarding is None else self._forwarding.missing
+        waiting = f"`{self.specification.call_name}` does not consume yet. {missing}"
+        self._log(logging.ERROR, waiting, self.get_log_context(None))
+
+    async def _consume(self) -> None:
         if self.worker is not None:
             await self.worker.start()
 

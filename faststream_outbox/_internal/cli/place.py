@@ -28,9 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from faststream_outbox._internal.cli.exits import Refusal
 from faststream_outbox._internal.connections.address import Address
-from faststream_outbox._internal.log.outbox import Outbox
 from faststream_outbox._internal.options import is_encodable, nearest
-from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.schema.catalog import read
 from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import make_log_tables
@@ -157,12 +155,15 @@ def _given(found: object) -> Place | None:
 
 def _engine_user(found: object) -> Place | None:
     """What works on a database without a broker."""
+    # Imported here, because most commands name no application, and need only some of it.
+    from faststream_outbox._internal.inbox.receiver import Receiver
+    from faststream_outbox._internal.log.outbox import Outbox
+    from faststream_outbox._internal.queue.client import OutboxClient
+
     if isinstance(found, Outbox):
         return Place(found.engine, Tables(log_tables=found.tables))
     if isinstance(found, OutboxClient):
         return Place(found.engine, Tables(found.table, found.dlq_table))
-    from faststream_outbox._internal.inbox.receiver import Receiver
-
     return Place(found.engine, Tables(inbox_table=found.table)) if isinstance(found, Receiver) else None
 
 

@@ -1,12 +1,10 @@
-"""Printing: tables and colours on a terminal, aligned text without either into a file or a pipe, or JSON.
+"""Printing an answer: tables and colours on a terminal, aligned text into a file or a pipe, or one JSON object.
 
 Rich is given texts and never markup, and every text goes through `one_line` or `lines` first. Answers go to the
-standard output; questions, progress and errors to the standard error, so that a pipe gets the answer alone.
-
-Values as JSON: fields of dataclasses under their names, ISO times, bytes as text or base64.
-
-One shape for every command: `{"command", "exit_code", "data", "error"}`. Nothing but ASCII leaves, so that no byte of a
-stranger reaches a terminal as it is. Used by `printing`; docs/cli.md has the shape.
+standard output; questions, progress and errors to the standard error, so that a pipe gets the answer alone. JSON has
+one shape for every command, `{"command", "exit_code", "data", "error"}`, with fields of dataclasses under their names,
+ISO times, and bytes as text or base64: docs/cli.md has it. Nothing but ASCII is in it, so that no byte of a stranger
+reaches a terminal as it is. Used by `command`, by `asking`, and by commands that show a plan before they ask.
 """
 
 import json

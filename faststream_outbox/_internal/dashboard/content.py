@@ -1,13 +1,12 @@
-"""What a message says, as it is shown: decoded, pretty-printed, and without what a redactor takes out.
+"""What a message says, as it is shown, and as text that somebody may change.
 
-Numbers keep every digit. A redactor that fails hides everything: what it would have taken out is not known. Used by
-the screens that show messages.
+Shown, it is decoded, pretty-printed, and without what a redactor takes out. Numbers keep every digit. A redactor that
+fails hides everything: what it would have taken out is not known.
 
-A dead letter as text that somebody may change, and back: body and headers. Pure. Used by the message's screen.
-
-Nothing else than what was typed changes: JSON keeps its digits, escapes and double keys. What cannot be changed here
-without harm is said, and left to the command line: bytes, a carriage return, which browsers change, a body that is too
-long, and whatever the redactor hides, because its masks would be written back.
+Of a dead letter, body and headers may be changed, and nothing else than what was typed changes: JSON keeps its digits,
+escapes and double keys. What cannot be changed here without harm is said, and left to the command line: bytes, a
+carriage return, which browsers change, a body that is too long, and whatever the redactor hides, because its masks
+would be written back. Used by the screens that show messages.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Replays that were started here: each a task that can be followed and cancelled, kept for a while after its end.
+"""Replays that were started here, and the dead letters that an address means.
 
-They live in the memory of this process. Whatever was put back stays back when one is cancelled, or when the process
-ends; the rest stays dead and can be selected again. Owned by `dashboard`, used by the replay screens.
-
-A selection of dead letters, as an address says it: shared by failures, replay and purge. Pure.
+A replay is a task that can be followed and cancelled, and is kept for a while after its end. Replays live in the memory
+of this process: whatever was put back stays back when one is cancelled, or when the process ends; the rest stays dead
+and can be selected again. Owned by `dashboard`, used by the screens of dead letters, which all read their selection
+from an address or a form by `chosen`.
 """
 
 import asyncio

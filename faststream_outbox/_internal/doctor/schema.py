@@ -1,10 +1,8 @@
-"""The tables as the database has them: what differs from what is needed, indexes, and tables that a crash empties.
+"""Checks of the tables as the database has them: what differs, indexes, what a crash empties, sequences, partitions.
 
-What is needed and how it is repaired is known to `schema.check`; this sorts what it says by subject.
-
-Sequences that lie behind the numbers that are there, as after a restore or a copy that did not carry them.
-
-The parts of a partitioned log: rows where no part was made for them.
+What is needed and how it is repaired is known to `schema.check`; this sorts what it says by subject. A sequence may lie
+behind the numbers that are there, as after a restore or a copy that did not carry it; rows of a partitioned log may
+have come where no part was made for them. Run by `Doctor`.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Vacuum: whether it comes, whether it keeps up, and whether transaction numbers run out.
+"""Checks of vacuum: whether it comes, whether it keeps up, whether transaction numbers run out, and who holds it back.
 
-Who holds the oldest snapshot: sessions, prepared transactions, replication slots, standbys.
-
-Vacuum removes nothing that one of them may still see. Only what is older than a limit is named.
+It removes nothing that a session, a prepared transaction, a replication slot or a standby may still see. Only what is
+older than a limit is named. Run by `Doctor`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

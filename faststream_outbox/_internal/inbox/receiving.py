@@ -183,7 +183,7 @@ class Receiving:
         return Fate.COMMITTED
 
     def _tell(self, error: BaseException) -> None:
-        self._inbox.events.emit(events.ConnectionLost("inbox", error))
+        self._inbox.events.emit(events.StatementFailed("inbox", error))
 
     @staticmethod
     async def _discard(session: AsyncSession) -> None:

@@ -175,7 +175,7 @@ class _Receiving:
         tries = 0
         while True:
             tries += 1
-            self._inbox.events.emit(events.ConnectionLost("inbox", error))
+            self._inbox.events.emit(events.StatementFailed("inbox", error))
             try:
                 with self._inbox.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
                     opened = caller_connection_sync(connection, self._inbox.table)

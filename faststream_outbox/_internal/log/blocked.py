@@ -1,13 +1,10 @@
-"""Keys that wait: a message that failed, and those of its key behind it.
+"""Keys that wait, and what an outcome means for the message of a key: over, to be tried again, or parked.
 
-A failure blocks its key and nothing else. Whether a key is blocked is known in memory while its slot is
-held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
-or an operator has changed something. On the happy path this costs nothing. Kept by each `member`.
-
-What a handler's outcome means for a message of a topic: over, to be tried again, or parked.
-
-A transient error of the database puts off without counting. Of messages that one error ended together, nobody knows
-which is to blame. Pure. Used by `executor`, by `transactional`, and by the log in memory.
+A failure blocks its key and nothing else: those behind it are deferred. Whether a key is blocked is known in memory
+while its slot is held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
+or an operator has changed something. On the happy path this costs nothing. A transient error of the database puts off
+without counting; of messages that one error ended together, nobody knows which is to blame. Does no I/O. Kept by each
+`member`; asked by `executor`, by `transactional` and by the log in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from faststream_outbox._internal.connections.cause import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.slots import Span
@@ -140,23 +138,6 @@ TRANSIENT_PAUSE = 1.0
 
 MOST_ATTEMPTS = 2**31 - 1
 """What the table can count to."""
-
-_TRANSIENT = ("08", "53", "40001", "40P01", "57P0", "25006")
-
-
-def is_transient(error: BaseException | None) -> bool:
-    """Whether the database said that trying again may help: connections, resources, conflicts, shutdowns."""
-    seen = 0
-    while error is not None and seen < 10:
-        if getattr(error, "connection_invalidated", False):
-            # SQLAlchemy's word for a connection that died under a statement.
-            return True
-        for holder in (error, getattr(error, "orig", None)):
-            state = getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)
-            if isinstance(state, str) and state.startswith(_TRANSIENT):
-                return True
-        error, seen = error.__cause__, seen + 1
-    return False
 
 
 def put_off(outcome: Outcome) -> Outcome:

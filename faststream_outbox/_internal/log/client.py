@@ -1,9 +1,9 @@
 """The log's client: everything that the members of one process share for one log.
 
-Four connections at most, however many groups and members: one reads and settles, one sequences, one
-listens, and one is for what operators ask. They open on first use; the loops (sequencing, renewing,
-listening) run while a consumer does. The application's engine is never closed. Built by `Outbox` and by
-the broker; readers take what they need from it, and it knows them as members only.
+Four connections at most, however many groups and members: one reads and settles, one sequences, one listens, and one is
+for what operators ask. They open on first use; the loops (sequencing, renewing, listening) run while a member is
+attached. The application's engine is never closed. It knows members, and nobody who reads or writes for one: readers
+and settlers take from it what they need. Built by `Outbox` and by the broker.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.cause import is_locked, is_refused
 from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import Identity, Role, worker_id_of
 from faststream_outbox._internal.connections.transactions import Isolation
@@ -47,9 +48,7 @@ from faststream_outbox.errors import WrongEventLoop
 
 logger = logging.getLogger("faststream_outbox")
 
-LOCK_NOT_AVAILABLE = "55P03"
 MOST_REFUSALS = 8
-_REFUSED = ("22", "23", "42", "0A")
 
 
 class LogClient:
@@ -262,12 +261,12 @@ class LogClient:
                     return await self.connection.fetch(statement, values)
                 return (await self.connection.fetch_each([(statement, values)], lock_seconds=lock_seconds))[0]
             except Exception as error:
-                if lock_seconds is not None and getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                if lock_seconds is not None and is_locked(error):
                     return []
                 raise
 
         def failed(error: Exception, failures: int) -> None:
-            if failures > MOST_REFUSALS and (is_stopping() or _is_refused(error)):
+            if failures > MOST_REFUSALS and (is_stopping() or is_refused(error)):
                 raise error
             self._settling.failed(error, asyncio.get_running_loop().time(), who)
 
@@ -355,9 +354,3 @@ class LogClient:
 
     def _restored(self, name: str, seconds: float) -> None:
         self.events.emit(events.LoopRestored(name, seconds))
-
-
-def _is_refused(error: BaseException) -> bool:
-    """Whether the server will say the same of the same statement again."""
-    state = getattr(error, "sqlstate", None)
-    return isinstance(state, str) and state.startswith(_REFUSED)

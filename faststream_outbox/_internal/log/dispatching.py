@@ -1,10 +1,9 @@
-"""What a dispatch did: outcomes counted once they are written, and failures kept. Used by `Outbox`.
+"""One pass over a group, and `async for` over its messages, without a broker.
 
-Reading a group message by message, with `async for`.
-
-What was handled before the next message is asked for is acknowledged; the message in flight when the loop
-is left, by `break`, by an error or by a kill, comes again. Progress is written a few times a second while
-messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__` and `Outbox.deliveries`.
+What a pass did is counted once it is written, and failures are kept with it. In a loop of the caller's, a message is
+acknowledged when the next one is asked for; the one in flight when the loop is left, by `break`, by an error or by a
+kill, comes again. Progress is written a few times a second while messages flow, and before the loop waits or ends. Used
+by `Outbox`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun, noted, survived
+from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.member import Ended
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.reader import Reader
@@ -142,14 +141,14 @@ class _Handing:
 
     async def note(self, delivery: Delivery) -> bool | None:
         """Note that it is about to be handed out; False if it is over, None if it is lost."""
-        may_run = await noted(self._batch_run, delivery)
+        may_run = await self._batch_run.noted(delivery)
         if may_run is False:
             self._count += 1
         return may_run
 
     async def survive(self, delivery: Delivery) -> None:
         """Write at once what became of it."""
-        await survived(self._batch_run, delivery)
+        await self._batch_run.survived(delivery)
 
     async def settle(self, delivery: Delivery) -> None:
         """The caller is done with it."""

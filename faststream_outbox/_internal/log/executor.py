@@ -1,14 +1,14 @@
-"""Running a batch: every message gets its turn, its outcome, and a place to wait if it failed.
+"""An executor: a batch on its way through a handler; every message gets its turn, its outcome, and a place to wait.
 
-A failure blocks its key and nothing else: what follows it under the same key is deferred, in order, and
-the cursor moves on. A transient error of the database puts off without counting. Nothing is open while a
-handler runs. Used by `consumer`, `transactional`, `iterating` and `Outbox.dispatch`.
+A failure blocks its key and nothing else: what follows it under the same key is deferred, in order, and the cursor
+moves on. A transient error of the database puts off without counting. Nothing is open while a handler runs, and what
+is done is written whatever is cancelled meanwhile.
 
-Running messages under the crash guard: each is noted before its call, and written at once after it.
+Messages of a slot whose owner died run under the crash guard: each is noted before its call, and written at once after
+it. A suspect, which was noted when an owner died, runs while no other suspect of the process does: whoever ran beside
+the guilty one is not blamed again. After `crash_limit` deaths in a row it is parked.
 
-A suspect, which was noted when an owner of its slots died, runs while no other suspect of the process does: whoever ran
-beside the guilty one is not blamed again. After `crash_limit` deaths in a row it is parked. Used by `executor`,
-`transactional` and `iterating`.
+Driven by `worker`, `transactional`, `dispatching` and `Outbox.dispatch`.
 """
 
 import asyncio
@@ -43,48 +43,6 @@ from faststream_outbox._internal.outcomes.outcome import (
 )
 from faststream_outbox._internal.service import unbroken
 from faststream_outbox.errors import CrashLoop
-
-
-async def guarded(batch_run: "BatchRun", delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
-    """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
-    member, settler = batch_run.member, batch_run.settler
-    is_suspect = delivery.position in member.leases.crash_guard.suspects
-    async with settler.suspicion() if is_suspect else nullcontext():
-        may_run = await noted(batch_run, delivery)
-        if may_run is None or (may_run and not await run()):
-            return False
-        await survived(batch_run, delivery)
-        return True
-
-
-async def noted(batch_run: "BatchRun", delivery: Delivery) -> bool | None:
-    """Note that a message is about to run; False if it is over, because owners died with it, None if it is lost."""
-    member, settler = batch_run.member, batch_run.settler
-    crashes = await settler.note(delivery.slot, delivery.position)
-    if crashes is None or crashes < member.options.crash_limit:
-        return None if crashes is None else True
-    batch_run.end(delivery, Dead(CRASH_LOOP, CrashLoop(crash_message(crashes))))
-    return False
-
-
-async def survived(batch_run: "BatchRun", delivery: Delivery) -> None:
-    """Write what became of a message at once: if the next one ends the process, this one must not come again."""
-    member, settler = batch_run.member, batch_run.settler
-    batch_run.reached = delivery.cursor
-    await batch_run.write()
-    if batch_run.batch.is_deferred:
-        # No cursor was moved, which would have taken the note away.
-        await settler.note(delivery.slot, None)
-    member.leases.crash_guard.had(delivery.slot, delivery.position)
-
-
-def crash_message(crashes: int) -> str:
-    """What an operator reads of a parked message."""
-    return (
-        f"crash_loop: {crashes} processes in a row died while this message ran. "
-        "Repair the handler, then let it run again with Outbox.parked.retry(…), or end it with skip(…)."
-    )
-
 
 Call = Callable[[Delivery], Awaitable[Outcome]]
 BatchCall = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
@@ -256,8 +214,35 @@ class BatchRun:
     async def _one(self, delivery: Delivery, call: Call) -> bool:
         """Run the handler on one message; False if it was not handled and comes again as it is."""
         if self.member.needs_note(delivery):
-            return await guarded(self, delivery, lambda: self._attempt(delivery, call))
+            return await self.guarded(delivery, lambda: self._attempt(delivery, call))
         return await self._attempt(delivery, call)
+
+    async def guarded(self, delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
+        """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
+        is_suspect = delivery.position in self.member.leases.crash_guard.suspects
+        async with self.settler.suspicion() if is_suspect else nullcontext():
+            may_run = await self.noted(delivery)
+            if may_run is None or (may_run and not await run()):
+                return False
+            await self.survived(delivery)
+            return True
+
+    async def noted(self, delivery: Delivery) -> bool | None:
+        """Note that a message is about to run; False if it is over, as owners died with it, None if it is lost."""
+        crashes = await self.settler.note(delivery.slot, delivery.position)
+        if crashes is None or crashes < self.member.options.crash_limit:
+            return None if crashes is None else True
+        self.end(delivery, Dead(CRASH_LOOP, CrashLoop(crash_message(crashes))))
+        return False
+
+    async def survived(self, delivery: Delivery) -> None:
+        """Write what became of a message at once: if the next one ends the process, this one must not come again."""
+        self.reached = delivery.cursor
+        await self.write()
+        if self.batch.is_deferred:
+            # No cursor was moved, which would have taken the note away.
+            await self.settler.note(delivery.slot, None)
+        self.member.leases.crash_guard.had(delivery.slot, delivery.position)
 
     async def _attempt(self, delivery: Delivery, call: Call) -> bool:
         self._start(delivery)
@@ -389,3 +374,11 @@ class BatchRun:
             await self.settler.settle(batch, reached or batch.end, release=release)
         elif release:
             await member.leases.release()
+
+
+def crash_message(crashes: int) -> str:
+    """What an operator reads of a parked message."""
+    return (
+        f"crash_loop: {crashes} processes in a row died while this message ran. "
+        "Repair the handler, then let it run again with Outbox.parked.retry(…), or end it with skip(…)."
+    )

@@ -1,14 +1,12 @@
 """A member of a group: the slots that it holds, the keys that wait in them, and how far it has come.
 
-Whoever serves all members of a process knows them by this and by nothing else: the client starts and wakes them,
-`tail` reads for those that wait, `renewer` keeps their leases alive. How a member writes is in `settler`, how it
-reads in `reader`.
+State without I/O. Whoever serves all members of a process knows them by this and by nothing else: the client starts and
+wakes them, `tail` reads for those that wait, `renewer` keeps their leases alive. One `Settler` writes for it, one
+`Reader` reads for it, and both have it. Made by the client.
 
-A batch: messages in flight, and what became of them until it is written. Made by readers, filled by `executor`.
-
-A portion: messages that were read for a member while it waited at the end of the log.
-
-Worth something only while the member's spans stand where they stood. Made by `tail`, taken by `reader`.
+A `Batch` is messages in flight, and what became of them until it is written: made by `reader`, filled by `executor`,
+emptied by `settler`. A `Portion` is messages that `tail` has read for a member while it waited at the end of the log,
+worth something only while its spans stand where they stood.
 """
 
 import asyncio

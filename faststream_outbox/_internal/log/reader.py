@@ -7,6 +7,7 @@ and the cursor with it. Never holds a transaction open. What becomes of a batch 
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
 from faststream_outbox._internal import events
@@ -19,11 +20,16 @@ from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.log.sharing.slots import SLOTS, Cursor, Slots, furthest_behind, slots_of
 from faststream_outbox._internal.log.tail import PROGRESS_SECONDS, WIDEST_WINDOW
+from faststream_outbox._internal.service import called
 from faststream_outbox._internal.sql.log_rows import WaitingMessage
 from faststream_outbox._internal.sql.statements import column, statements
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.log.client import LogClient
+
+
+SHORTEST_WAIT = 0.001
+"""Seconds to wait for what is due already by this clock, and not yet by the server's."""
 
 
 class Reader:
@@ -99,22 +105,17 @@ class Reader:
     async def wait(self) -> bool:
         """Wait until there may be something to do; whether to read without having been called."""
         member, tail = self.member, self._client.tail
-        is_seated = tail.join(member)
-        pause = None if is_seated else member.options.poll_interval
+        now, is_seated = asyncio.get_running_loop().time(), tail.join(member)
+        until = inf if is_seated else now + member.options.poll_interval
         due = member.blocked.next_due()
         if due is not None:
-            left = max(0.001, due - asyncio.get_running_loop().time())
-            pause = left if pause is None else min(pause, left)
-        is_called = False
+            until = min(until, max(due, now + SHORTEST_WAIT))
         try:
-            async with asyncio.timeout(pause):
-                await member.wake.wait()
-            is_called = True
-            member.wake.clear()
-        except TimeoutError:
-            pass
+            is_called = await called(member.wake, until)
         finally:
             tail.leave(member)
+        if is_called:
+            member.wake.clear()
         await tail.written(member)
         return not is_called and not is_seated
 

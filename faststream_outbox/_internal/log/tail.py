@@ -21,7 +21,7 @@ from faststream_outbox._internal.log.member import Member, Portion
 from faststream_outbox._internal.log.ordering.timeline import Timeline, window
 from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Span, filters_of, slots_of
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.service import Pulse, retrying
+from faststream_outbox._internal.service import Pulse, called, retrying
 from faststream_outbox._internal.sql.log_rows import ReadMessage
 from faststream_outbox._internal.sql.statements import column, statements
 
@@ -150,11 +150,7 @@ class Tail:
         pause = min((seat.member.options.poll_interval for seat in self._seats.values()), default=float("inf"))
         self._poll_at = self._polled_at + pause
         self.pulse.rest(pause)
-        try:
-            async with asyncio.timeout_at(None if self._poll_at == float("inf") else self._poll_at):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+        await called(self._news, self._poll_at)
         is_poll = asyncio.get_running_loop().time() >= self._poll_at
         self._news.clear()
         for member in self._standing:

@@ -12,11 +12,10 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.caller import end
-from faststream_outbox._internal.connections.cause import CONFLICT, is_conflict
+from faststream_outbox._internal.connections.cause import CONFLICT, is_conflict, is_transient
 from faststream_outbox._internal.connections.transactions import BEGINNINGS
-from faststream_outbox._internal.log.blocked import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun, guarded
+from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.outcomes.failure import ENDING
@@ -55,7 +54,7 @@ async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSu
 
 async def _guarded(batch_run: BatchRun, delivery: Delivery, subscriber: TransactionalSubscriber) -> bool:
     if batch_run.member.needs_note(delivery):
-        return await guarded(batch_run, delivery, lambda: _alone(batch_run, delivery, subscriber))
+        return await batch_run.guarded(delivery, lambda: _alone(batch_run, delivery, subscriber))
     return await _alone(batch_run, delivery, subscriber)
 
 

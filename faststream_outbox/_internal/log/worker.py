@@ -1,17 +1,17 @@
 """A worker: so many members of a group, or of several, in this process, each handling its own slots in order.
 
-What the broker's subscribers run. The handler gets a delivery, or a batch of them, and answers with
-outcomes; what it decides in its own transaction is settled there.
+The handler gets a delivery, or a batch of them, and answers with outcomes; what it decides in its own transaction is
+settled there. Run by the broker's subscribers and by relays.
 
-A consumer: one reader that handles what it reads until it is stopped.
-
-Waits for ticks, for waiting messages to fall due, and for slots to change hands; polls as well, so that a
-lost wake-up costs a moment and never a message. A failing connection makes it pause and try again. When
-it stops, the message in flight is finished, what is done is written, and its slots are free at once.
+Each member has a consumer, which handles what its reader reads until it is stopped. It waits for ticks, for waiting
+messages to fall due, and for slots to change hands; it polls as well, so that a lost wake-up costs a moment and never a
+message. A failing connection makes it pause and try again. When it stops, the message in flight is finished, what is
+done is written, and its slots are free at once. `Outbox.run` has consumers without a worker.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -25,7 +25,7 @@ from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.outcomes.calling import apart
 from faststream_outbox._internal.outcomes.outcome import Outcome
-from faststream_outbox._internal.service import PATIENCE, Service, retrying, unbroken
+from faststream_outbox._internal.service import PATIENCE, Service, called, retrying, unbroken
 
 RunBatch = Callable[[BatchRun], Awaitable[None]]
 
@@ -61,10 +61,8 @@ class Consumer:
         member.is_stopping = True
         member.wake.set()
         if self._service.is_running and timeout != 0:
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._finished.wait()
-            except TimeoutError:
+            until = inf if timeout is None else asyncio.get_running_loop().time() + timeout
+            if not await called(self._finished, until):
                 self._client.events.emit(events.DrainTimedOut(member.name, timeout or 0.0, 1))
         await self._service.stop()
         await self._client.detach(member)

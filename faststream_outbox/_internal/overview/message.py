@@ -1,10 +1,9 @@
-"""One message, with everything that is known about it: its state, why it does not run, who holds it.
+"""One message, dead or alive, with everything that is known about it: its state, why it does not run, who holds it.
 
 By its id it is found at once. There is no index by `message_id`, and none of dead letters by the id that the message
 had: these are searched for from the newest on, in slices, as long as the question's time lasts. What was not found by
-then is no "there is none": the question fails, and says how far it got.
-
-Dead letters, to look at: what failed alike, and the letters of a selection. Replaying is `queue.DeadLetters`.
+then is no "there is none": the question fails, and says how far it got. Dead letters are only looked at here, singly
+and by what failed alike; replaying is `queue.DeadLetters`. Asked by `Overview`, on its connection.
 """
 
 from collections.abc import Mapping, Sequence

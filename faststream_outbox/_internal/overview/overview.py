@@ -1,12 +1,9 @@
-"""All questions, on one connection of its own, each within a time limit.
+"""All questions, on one connection of their own, each within a time limit.
 
-Made from an engine and the tables that there are.
-
-The connection that questions are asked on, which may be one to a read replica.
-
-It is one of our own, so that no question stands in front of what delivers. A question that takes too long is given up
-by the client and by the server, and fails for itself with an error that says so; so does one that the role may not ask.
-Used by `Overview`.
+Made from an engine, which may be one to a read replica, and the tables that there are. Nothing is changed, and no
+question stands in front of what delivers. A question that takes too long is given up by the client and by the server,
+and fails for itself with an error that says so; so does one that the role may not ask. Called by the command line, the
+dashboard, and applications.
 """
 
 import asyncio
@@ -18,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.connections.cause import sqlstate_of
+from faststream_outbox._internal.connections.cause import CANCELLED, has_state
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import worker_id_of
 from faststream_outbox._internal.connections.rights import missing_right
@@ -57,8 +54,6 @@ from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.errors import InvalidOption, QuestionTimedOut
 
 _PLANS = "; set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off"
-CANCELLED = "57014"
-"""The server's own time limit, or an operator's `pg_cancel_backend`."""
 
 
 class AskingConnection(DedicatedConnection):
@@ -82,7 +77,8 @@ class AskingConnection(DedicatedConnection):
         except TimeoutError as error:
             raise self._too_slow(statement.name) from error
         except Exception as error:
-            if sqlstate_of(error) == CANCELLED:
+            if has_state(error, CANCELLED):
+                # The server's own time limit, or an operator's `pg_cancel_backend`.
                 raise self._too_slow(statement.name) from error
             missing = missing_right(error, statement)
             if missing is not None:

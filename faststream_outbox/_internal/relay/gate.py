@@ -1,14 +1,38 @@
-"""Publishers of other brokers that report success although the message may be lost.
+"""The way to another broker: whether it is open, and whether what goes through it arrives.
 
-`weakness` looks at a publisher that was put on a handler of ours, or that a relay publishes with. It sees what
-FastStream's own brokers are set to, and says what to change; of brokers that it does not know it says nothing.
-FastStream keeps these settings to itself: all that is read of them is read here.
+`open_then` begins something as soon as the other broker runs, in whatever order both are started. `weakness` says how a
+publisher may report success although its message is lost, and what to change: it sees what FastStream's own brokers
+are set to, and of brokers that it does not know it says nothing. FastStream keeps these settings to itself: all that
+is read of them is read here. Called by relays, and by subscribers that forward.
 """
 
+import math
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+PATIENCE_SECONDS = 5.0
+"""How long another broker may take to start, or to answer, before that is reported."""
+HOLD_SECONDS = 1.0
+"""How long messages in flight wait for a broker that has stopped, before they are given back."""
+PAUSE_SECONDS = 0.02
+"""How often is looked whether a broker runs: FastStream tells nobody that one has started."""
 
 _ALL_ACKS = 'acks=0 confirms nothing. Use KafkaBroker(…, acks="all")'
 _DURABLE = "Use RabbitBroker(…, default_channel=Channel(on_return_raises=True)) and publisher(…, persist=True)"
+
+
+async def open_then(
+    wait: Callable[[float], Awaitable[bool]], late: Callable[[], None], begin: Callable[[], Awaitable[None]]
+) -> None:
+    """Begin once the other broker runs, however long that takes; say once that it is late.
+
+    `wait` takes seconds, and answers whether it runs; where it gives up waiting for ever, nothing begins.
+    """
+    if not await wait(PATIENCE_SECONDS):
+        late()
+        if not await wait(math.inf):
+            return
+    await begin()
 
 
 def family(thing: object) -> str:

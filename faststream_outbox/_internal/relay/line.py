@@ -21,6 +21,7 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.outcome import DONE, REJECTED, RELEASE, Dead, Outcome, Retry
 from faststream_outbox._internal.queue.options import OnDead
 from faststream_outbox._internal.relay.circuit import Circuit
+from faststream_outbox._internal.relay.gate import HOLD_SECONDS, PATIENCE_SECONDS, PAUSE_SECONDS
 from faststream_outbox._internal.relay.transport import (
     Received,
     Refused,
@@ -31,6 +32,7 @@ from faststream_outbox._internal.relay.transport import (
     Unavailable,
     received,
 )
+from faststream_outbox._internal.service import until
 from faststream_outbox.errors import BrokerUnavailable, WrongResults
 
 Lane = deque[int]
@@ -84,13 +86,8 @@ class Waves:
         self._held = {number: lane for number, lane in self._held.items() if lane}
 
 
-PATIENCE_SECONDS = 5.0
-"""How long a broker may take to answer, or to start, before that is reported."""
-HOLD_SECONDS = 1.0
-"""How long messages in flight wait for a broker that was stopped, before they are given back."""
 PUT_OFF_SECONDS = 1.0
 """When messages come again that a broker did not take while it took others."""
-PAUSE_SECONDS = 0.02
 
 Wrap = Callable[[RelayMessage], RelayMessage]
 
@@ -132,14 +129,7 @@ class Line:
 
     async def opened(self, timeout: float) -> bool:
         """Wait for so long until it does, unless the relay stops."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
-        while not self.is_open:
-            if self.circuit.is_over or loop.time() > until:
-                return False
-            # FastStream tells nobody that a broker has started.
-            await asyncio.sleep(PAUSE_SECONDS)
-        return True
+        return await until(lambda: self.is_open, timeout, lambda: self.circuit.is_over, PAUSE_SECONDS)
 
     async def handle(self, claims: Sequence[Received]) -> list[Outcome]:
         """Send the messages of a batch; what became of each."""

@@ -7,7 +7,6 @@ From the arguments of `broker.relay` to a relay; what cannot work is refused. Ca
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,8 @@ from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.options import checked_queues
 from faststream_outbox._internal.queue.worker import Worker
-from faststream_outbox._internal.relay.line import PATIENCE_SECONDS, Line
+from faststream_outbox._internal.relay.gate import open_then
+from faststream_outbox._internal.relay.line import Line
 from faststream_outbox._internal.relay.options import RelayOptions
 from faststream_outbox._internal.relay.target import (
     SEPARATOR,
@@ -143,10 +143,15 @@ class _Run:
             self._opening.start()
 
     async def _open(self) -> None:
+        await open_then(self.line.opened, self._late, self._begin)
+
+    def _late(self) -> None:
         line = self.line
-        if not await line.opened(PATIENCE_SECONDS) and not line.circuit.is_over:
+        if not line.circuit.is_over:
             line.circuit.suspect(BrokerUnavailable(getattr(line.transport, "missing", "it was not started")))
-            await line.opened(math.inf)
+
+    async def _begin(self) -> None:
+        line = self.line
         await retrying(line.transport.start, lambda error, _: line.circuit.suspect(error))
         if not line.circuit.is_closed:
             line.circuit.answered()

@@ -183,7 +183,7 @@ async def test_stop_does_not_wait_for_a_broker_that_never_started(shop: EffectsS
 async def test_an_error_says_what_to_start(
     shop: EffectsShop, nats: NatsBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox._internal.broker.subscriber.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.relay.gate.PATIENCE_SECONDS", 0.05)
     said: list[str] = []
     forward(shop.broker, nats, [])
     (subscriber,) = shop.broker.subscribers

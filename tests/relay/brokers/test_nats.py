@@ -177,7 +177,7 @@ async def test_a_broker_that_stops_first_is_no_outage(stage: Stage, nats: NatsBr
 
 
 async def test_an_event_says_what_to_start(stage: Stage, nats: NatsBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox._internal.relay.relay.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("faststream_outbox._internal.relay.gate.PATIENCE_SECONDS", 0.05)
     relay = stage.broker.relay("orders", to=nats.publisher("shop.orders", stream="shop"))
     await stage.broker.start()
     down = await stage.witness.wait(RelayDown)

@@ -1,12 +1,8 @@
 """`dead`: find, group, show, replay, edit and purge dead letters.
 
-`dead replay`, `dead purge` and `dead edit`: first what would happen, then a question, then it is done.
-
-What dies after the look is not part of it. Ctrl-C ends it after the transaction that runs; what went back, went back.
-
-`dead list`, `dead groups` and `dead show`: what failed for good, and why.
-
-Dead letters: in rows, in groups, one in full, and what a replay or a purge would be about or was.
+`dead replay`, `dead purge` and `dead edit` first show what would happen, then ask, then do it. What dies after the look
+is not part of it. Ctrl-C ends it after the transaction that runs; what went back, went back. Added to the application
+by `app`; `show` shows the dead letter that a message became in the same way.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""`groups list`, `groups lag`, `groups seek` and `groups delete`: readers of topics and their places.
+"""`groups list`, `groups lag`, `groups seek`, `groups delete`: readers of topics, their places and what they wait for.
 
-`pause` and `resume`: queues, or groups of topics, in every process.
-
-Topics: spans of slots, blocked keys, and what is deferred.
+`pause` and `resume` are here too, which take a queue or a group, and hold in every process. Whatever moves or deletes a
+group first shows what would happen, then asks. Added to the application by `app`; `parked` shows what waits as this
+does.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.admin.positions import Place, Positions
 from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.overview.topics import BlockedKey, SlotStatus
-from faststream_outbox._internal.queue import pause as queue_pause
 from faststream_outbox._internal.text import age, count, counted, glance, parsed_cursor
 
 
@@ -142,8 +141,7 @@ async def seek(
     direction = "back: messages will be handled again" if found < stands else "on: messages in between are not handled"
     if not agreed(f"Put group {group!r} {direction}. Go on?", yes=yes):
         return Answer(None, [Said("Nothing is done.")], Exit.WRONG)
-    async with here.engine.begin() as connection:
-        found = await here.outbox.seek(connection, wanted, group, read, create=create)
+    found = await here.seek(wanted, group, read, create=create)
     return Answer({**plan, "to": found, "is_done": True}, [Said(f"Group {group!r} stands at {place_text(found)} now.")])
 
 
@@ -216,7 +214,7 @@ async def pause(
     """Claim, or read, nothing more of it, in any process, until it is resumed; what runs is finished."""
     what = _one_of(queue, group)
     if group is None:
-        is_changed = await queue_pause.pause(here.client, what, create=create)
+        is_changed = await here.pause(what, create=create)
     else:
         is_changed = await here.outbox.groups.pause(what, await uri_of(here, what, uri))
     return _answer(queue, group, is_changed=is_changed, done="is paused", before="was paused already")
@@ -226,7 +224,7 @@ async def resume(here: Here, queue: Queue = None, group: OfGroup = None, uri: Ur
     """Let it go on where it stands."""
     what = _one_of(queue, group)
     if group is None:
-        is_changed = await queue_pause.resume(here.client, what)
+        is_changed = await here.resume(what)
     else:
         is_changed = await here.outbox.groups.resume(what, await uri_of(here, what, uri))
     return _answer(queue, group, is_changed=is_changed, done="goes on", before="was not paused")

@@ -48,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
 
 async def relay(here: Here) -> Answer:
     """The relays of an application, where they send to, and the age of what is not relayed yet; needs --app."""
-    broker = here.place.broker
+    broker = here.source.broker
     if broker is None:
         msg = (
             "Relays are described by an application and not by the database: name its broker, --app module:broker. "

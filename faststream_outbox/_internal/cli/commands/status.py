@@ -1,12 +1,8 @@
 """`status`, `queues`, `workers`: how things stand, without changing anything.
 
-What is wrong with queues and groups, from their numbers alone: the last lines of `status`.
-
-Pure. What a script wants to fail on it says itself; the doctor looks further.
-
-Queues, groups and what is wrong with them, on one screen.
-
-Processes that are connected.
+The last lines of `status` say what is wrong with queues and groups, from their numbers alone: a script says itself what
+it wants to fail on, and the doctor looks further. Added to the application by `app`; other commands show groups and
+processes with the tables of this one.
 """
 
 import os
@@ -193,8 +189,8 @@ async def status(
 ) -> Answer:
     """Queues, groups, and what is wrong, on one screen."""
     overview = here.overview
-    of_queues = None if here.place.tables.table is None else await overview.queues()
-    of_groups = None if here.place.tables.log_tables is None else await overview.groups()
+    of_queues = None if here.tables.table is None else await overview.queues()
+    of_groups = None if here.tables.log_tables is None else await overview.groups()
     wrong = problems(of_queues or (), of_groups or (), Limits(fail_on_age, fail_on_dead, fail_on_parked))
     is_over = any(problem.severity == "critical" for problem in wrong)
     data = {"queues": of_queues or [], "groups": of_groups or [], "problems": wrong}

@@ -1,6 +1,6 @@
-"""`tail`: what changes in queues and groups, as it changes.
+"""`tail`: what changes in queues and groups, as it changes, a line for each change.
 
-Changes of queues and groups, one on a line.
+Added to the application by `app`.
 """
 
 import asyncio
@@ -94,9 +94,9 @@ async def tail(
 async def _look(here: Here) -> dict[tuple[str, ...], QueueStatus | GroupStatus]:
     found: dict[tuple[str, ...], QueueStatus | GroupStatus] = {}
     overview = here.overview
-    if here.place.tables.table is not None:
+    if here.tables.table is not None:
         found |= {("queue", each.queue): each for each in await overview.queues()}
-    if here.place.tables.log_tables is not None:
+    if here.tables.log_tables is not None:
         found |= {("group", each.group, each.uri): each for each in await overview.groups()}
     return found
 

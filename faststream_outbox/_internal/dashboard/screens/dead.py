@@ -1,10 +1,8 @@
-"""Dead letters: grouped by queue and error, which is how they come, and below the newest of those that are chosen.
+"""Dead letters: by queue and error, which is how they come; the newest of those that are chosen; replay and purge.
 
-Putting dead letters back: count, look, choose a pace, start, follow, cancel.
-
-What was counted is what is replayed: letters that died since have higher ids, and are left out.
-
-Deleting dead letters for good: what was counted, and only after the number was typed.
+Putting them back: count, look, choose a pace, start, follow, cancel. What was counted is what is replayed, or deleted
+for good: letters that died since have higher ids, and are left out. A purge wants the number typed. Called through the
+tables of `screens`.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""One message with everything that is known about it, and the search that leads there.
+"""One message with everything that is known about it, the search that leads there, and changing a dead letter.
 
-Changing a dead letter on its page before it is replayed: its body, its headers.
-
-Whoever may edit and may read bodies sees the form in the place of the text. A form that cannot be used comes back with
-what was typed. A letter that somebody else changed meanwhile is not overwritten.
+Whoever may edit and may read bodies sees a form in the place of body and headers. A form that cannot be used comes back
+with what was typed. A letter that somebody else changed meanwhile is not overwritten. Called through the tables of
+`screens`.
 """
 
 from dataclasses import asdict, replace

@@ -1,6 +1,8 @@
-"""Groups of topics: how far behind, who reads which slots, and what operators do: pause, seek, delete.
+"""Groups of topics, and the keys that wait in them.
 
-Keys that wait behind a message that failed, and parked messages: retry them, or skip what will never work.
+How far behind a group is, who reads which slots, and what operators do with it: pause, seek, delete. Keys wait behind a
+message that failed; parked messages are retried, or skipped if they will never work. Called through the tables of
+`screens`.
 """
 
 from collections.abc import Mapping
@@ -129,7 +131,7 @@ async def delete(page: Page) -> Done:
     """Forget a group."""
     group, uri, is_forced = page.form.get("group", ""), page.form.get("uri", ""), page.form.get("force") == "yes"
     _check_typed(page, group, "Nothing was deleted")
-    ended = await page.source.topics.groups.delete(group, uri, force=is_forced)
+    ended = await page.source.outbox.groups.delete(group, uri, force=is_forced)
     page.house.monitor.forget()
     target: dict[str, object] = {"group": group, "uri": uri, "force": is_forced, "ended": ended}
     return Done(
@@ -146,7 +148,7 @@ def _check_typed(page: Page, group: str, consequence: str) -> None:
 async def pause(page: Page) -> Done:
     """Read no more messages of a group."""
     group, uri = page.form.get("group", ""), page.form.get("uri", "")
-    changed = await page.source.topics.groups.pause(group, uri)
+    changed = await page.source.outbox.groups.pause(group, uri)
     page.house.monitor.forget()
     return Done(f"{group or 'The group'} is paused{'' if changed else ' already'}.", {"group": group, "uri": uri})
 
@@ -154,7 +156,7 @@ async def pause(page: Page) -> Done:
 async def resume(page: Page) -> Done:
     """Read a group again."""
     group, uri = page.form.get("group", ""), page.form.get("uri", "")
-    changed = await page.source.topics.groups.resume(group, uri)
+    changed = await page.source.outbox.groups.resume(group, uri)
     page.house.monitor.forget()
     return Done(f"{group or 'The group'} is read{'' if changed else ' already'}.", {"group": group, "uri": uri})
 
@@ -167,7 +169,7 @@ async def show_keys(page: Page) -> Response:
     _check_key(page)
     group = page.query("group")
     keys = await page.ask(page.source.overview.blocked_keys(group, limit=MOST_SHOWN))
-    parked = await page.ask(page.source.topics.parked.list(group, limit=MOST_SHOWN))
+    parked = await page.ask(page.source.outbox.parked.list(group, limit=MOST_SHOWN))
     sample = await page.house.monitor.sample()
     return page.render(
         "keys.html",
@@ -211,7 +213,7 @@ async def _found(page: Page, group: str, uri: str, position: int) -> DeferredMes
     before = DeferredMessage(
         group, uri, position - 1, 0, "", "parked", 0, None, None, now, None, None, None, message=None
     )
-    found = await page.source.topics.parked.list(group, uri, state=None, limit=1, after=before)
+    found = await page.source.outbox.parked.list(group, uri, state=None, limit=1, after=before)
     return next((each for each in found if each.position == position), None)
 
 
@@ -251,11 +253,11 @@ async def retry(page: Page) -> Done:
     target: dict[str, object]
     if page.form.get("all") == "yes":
         group, uri = page.form.get("group", ""), page.form.get("uri", "")
-        changed = await page.source.topics.parked.retry(group, uri)
+        changed = await page.source.outbox.parked.retry(group, uri)
         target = {"group": group, "uri": uri, "positions": list(changed[:MOST_SHOWN]), "count": len(changed)}
     else:
         group, uri, position = _of_form(page)
-        changed = await page.source.topics.parked.retry(group, uri, positions=[position])
+        changed = await page.source.outbox.parked.retry(group, uri, positions=[position])
         target = {"group": group, "uri": uri, "position": position}
     if not changed:
         msg = "Nothing to retry: it is not parked any more."
@@ -267,7 +269,7 @@ async def retry(page: Page) -> Done:
 async def skip(page: Page) -> Done:
     """End a message that waits, without handling it."""
     group, uri, position = _of_form(page)
-    if not await page.source.topics.parked.skip(group, position, uri=uri):
+    if not await page.source.outbox.parked.skip(group, position, uri=uri):
         msg = f"Position {position} does not wait in {group!r} any more."
         raise InvalidOption(msg)
     page.house.monitor.forget()
