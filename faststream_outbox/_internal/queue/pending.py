@@ -118,7 +118,6 @@ class Apart:
     """One outcome that failed alone."""
 
     item: Ended
-    since: float
     at: float
     tries: int = 1
     error: BaseException | None = None
@@ -204,7 +203,7 @@ class Pending:
             self._group.failed(len(group))
             self.put_back(group)
         else:
-            self.apart.append(Apart(group[0], now, self._at))
+            self.apart.append(Apart(group[0], self._at))
 
     def refused(self, group: list[Ended], now: float) -> None:
         """The server refused the data of a statement."""
@@ -212,7 +211,7 @@ class Pending:
             self._group.failed(len(group))
             self.put_back(group)
         elif group:
-            self.refused_apart(Apart(group[0], now, now, tries=0), now)
+            self.refused_apart(Apart(group[0], now, tries=0), now)
 
     def blocked(self, group: list[Ended], now: float) -> None:
         """Somebody has locked the row of one of these: the others need not wait for it."""
@@ -220,7 +219,7 @@ class Pending:
             self._group.failed(len(group))
             self.put_back(group)
         elif group:
-            self._keep_apart(Apart(group[0], now, now, tries=0), now)
+            self._keep_apart(Apart(group[0], now, tries=0), now)
 
     def failed_apart(self, apart: Apart, now: float) -> None:
         """One that was tried alone failed, and not because of its data."""
