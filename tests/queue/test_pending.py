@@ -86,14 +86,14 @@ class TestRefused:
         pending, (item,) = filled(1)
         apart = refused(pending, APART_TIMES - 1, 0.0)
         pending.over(apart)
-        pending.refused_apart(Apart(item, 0.0, 3600.0), 3600.0, Refused("23514"))
+        pending.refused_apart(Apart(item, 3600.0), 3600.0, Refused("23514"))
         assert pending.apart[-1].error is None
 
     def test_one_that_its_worker_leaves_begins_anew(self) -> None:
         pending, (item,) = filled(1)
         refused(pending, APART_TIMES - 1, 0.0)
         pending.give_up(item[0].worker)
-        pending.refused_apart(Apart(item, 0.0, 3600.0), 3600.0, Refused("23514"))
+        pending.refused_apart(Apart(item, 3600.0), 3600.0, Refused("23514"))
         assert pending.apart[-1].error is None
 
     def test_fresh_ones_do_not_wait_for_the_pause_of_one_apart(self) -> None:

@@ -1,20 +1,13 @@
-"""How claims are sent: one connection, the tokens of lost answers, and the messages in doubt.
+"""How claims are sent, and what is made of those whose answer does not come.
 
-What claiming with keys and claiming without them share. Used by `claimer` and `keyed`.
+`Asking` sends each statement of the claimer on its one connection. An answer that was lost leaves messages leased that
+nobody handles: `Unheard` remembers the token of such a claim until its leases have run out in any case, so that this
+process may take them again at once. A token whose answer arrived is never in there: nothing that is held is taken away.
 
-Tokens of claims whose answer was lost.
-
-Nobody handles what such a claim leased, so this process may claim it again at once instead of
-waiting for the lease to end. The claim may still be under way on the server and be committed later:
-a token is remembered until its leases have run out in any case. A token whose answer arrived is
-never in here, so nothing that this process holds is taken from it. Used by `asking`.
-
-Finding the one message that makes every claim of it fail, and setting it apart.
-
-A claim of one message that fails, again and again, while the same connection answers other questions
-is that message's own failure: content that the driver cannot read, or that the network cannot carry in
-time. It is set apart by a statement that does not touch its content, so that its neighbours get through.
-Called through `asking` after a claim of one message has failed.
+A claim of one message that fails, again and again and for seconds, while the same connection answers other questions is
+that message's own failure: content that the driver cannot read, or that the network cannot carry in time. `Culprits`
+finds it and sets it apart, by statements that do not touch its content, so that its neighbours get through. Used by
+`claimer` and `keyed`; the tokens by `scanner` too.
 """
 
 import asyncio
@@ -60,8 +53,8 @@ class Unheard:
 
 STRIKES = 3
 """Claims of one message that may fail before it is set apart."""
-STRIKE_SECONDS = 0.0
-"""They fail for so long at least."""
+STRIKE_SECONDS = 3.0
+"""They fail for so long at least: what stumbles for a moment, as a process without memory, blames no message."""
 MOST_REASON = 500
 """Characters that are kept of the reason."""
 STRIKES_OF_A_BAD_LINE = 10

@@ -1,18 +1,15 @@
 """Claims for every worker of the process, on one connection, one statement at a time.
 
-Asks only for lanes that may have something, only as much as the workers have room for, and sleeps
-until a hint or the next due message. Where very many may have something, it finds out first which have.
-Keyless messages are claimed straight from the index, or by id where the scanner has found them; for those
-with keys, candidate keys are found first and then claimed in runs. Each kind of statement fails for itself.
-What failed is tried again alone and for less, down to one message, which is then set apart, so that it holds
-up no other. Runs as a service of the client.
-
-Finds out which of many lanes have a message to claim, in one statement that leases nothing.
+Asks only for lanes that may have something, only as much as the workers have room for, and sleeps until a hint or the
+next due message: all of that is in the `Plans`. Keyless messages are claimed straight from the index, or by id where
+the scanner has found them; those with keys by `keyed`. Each kind of statement fails for itself. What failed is tried
+again alone and for less, down to one message, which is then set apart, so that it holds up no other. Runs as a service
+of the client.
 
 A hint that names no queue, and a worker's beginning, mean every lane. Where those are more than the worker has room
 for, a claim would ask for a few of them at a time, and a message in the last of a thousand queues would wait for
-hundreds of claims. So they are probed all at once, and claims go where something was seen. While probes fail,
-claims go round as if there were none. Used by `claimer`.
+hundreds of claims. So the `LaneFinder` probes them all at once, in one statement that leases nothing, and claims go
+where something was seen. While probes fail, claims go round as if there were none.
 """
 
 import asyncio

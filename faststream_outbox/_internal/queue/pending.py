@@ -1,16 +1,10 @@
 """Outcomes of one kind that wait to be written, and how to go on when a statement of theirs failed.
 
-What fails is halved until the outcome that cannot be written is alone; that one is set apart with a pause of its
-own, and its neighbours go first. In an outage the whole kind pauses, instead of trying once per message.
-Pure bookkeeping on given times. Used by `settler`, one for each kind.
-
-Which statement writes outcomes of one kind, and with which values. Pure. Used by `settler`.
-
-What a failed settle statement means: the data's own fault, or an outage that passes.
-
-A message is set apart only where its data is the cause, and only after it was refused several times over some
-seconds, alone. A missing table, a missing right, a role that may not log in, an internal error: those
-say nothing about the message. Pure. Used by `settler` and `pending`.
+`settling` says which statement writes them, with which values. What fails is halved until the outcome that cannot be
+written is alone; that one is tried again apart from the others, with a pause of its own, and its neighbours go first.
+In an outage the whole kind pauses, instead of trying once per message. A message is set apart only where its data is
+the cause, and only after it was refused several times over some seconds, alone. Bookkeeping on given times. Used by
+`settler`, one `Pending` for each kind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,7 +118,6 @@ class Apart:
     """One outcome that failed alone."""
 
     item: Ended
-    since: float
     at: float
     tries: int = 1
     error: BaseException | None = None
@@ -210,7 +203,7 @@ class Pending:
             self._group.failed(len(group))
             self.put_back(group)
         else:
-            self.apart.append(Apart(group[0], now, self._at))
+            self.apart.append(Apart(group[0], self._at))
 
     def refused(self, group: list[Ended], now: float) -> None:
         """The server refused the data of a statement."""
@@ -218,7 +211,7 @@ class Pending:
             self._group.failed(len(group))
             self.put_back(group)
         elif group:
-            self.refused_apart(Apart(group[0], now, now, tries=0), now)
+            self.refused_apart(Apart(group[0], now, tries=0), now)
 
     def blocked(self, group: list[Ended], now: float) -> None:
         """Somebody has locked the row of one of these: the others need not wait for it."""
@@ -226,7 +219,7 @@ class Pending:
             self._group.failed(len(group))
             self.put_back(group)
         elif group:
-            self._keep_apart(Apart(group[0], now, now, tries=0), now)
+            self._keep_apart(Apart(group[0], now, tries=0), now)
 
     def failed_apart(self, apart: Apart, now: float) -> None:
         """One that was tried alone failed, and not because of its data."""

@@ -1,15 +1,13 @@
 """Full scans, beside the claims and on a connection of their own.
 
-They find which lanes there are, what lies below the claimer's floors, which keys have a head to claim, and when
-the next message falls due. They take nothing: what they find, the claimer claims. However long a scan takes
-and however often it fails, no claim waits for it. Runs as a service of the client.
+They find which lanes there are, what lies below the claimer's floors, which keys have a head to claim, and when the
+next message falls due. They take nothing: what they find is noted in the `Plans`, and the claimer claims it. However
+long a scan takes and however often it fails, no claim waits for it. Runs as a service of the client.
 
-Finds keys that have a message to claim and that no claim knows of.
-
-A lease ran out, a queue was resumed, a transaction took long: then a key's head lies below the floor of its
-lane. A lane that has passed everything due is scanned by due time, once and from the beginning: what
-waits for later costs nothing. Where that would be too many messages, or the lane is still on its way through
-a backlog, the queue's keys are walked in key order instead, however deep each is. Used by `scanner`.
+A lease ran out, a queue was resumed, a transaction took long: then a key's head lies below the floor of its lane, and
+no claim knows of it. `StrayKeys` finds such keys. A lane that has passed everything due is scanned by due time, once
+and from the beginning: what waits for later costs nothing. Where that would be too many messages, or the lane is still
+on its way through a backlog, the queue's keys are walked in key order instead, however deep each is.
 """
 
 import asyncio

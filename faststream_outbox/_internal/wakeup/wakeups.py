@@ -1,22 +1,14 @@
-"""Wake-ups: telling workers that there may be something to claim.
+"""Where publishers of this process leave their hints, and who gets them.
 
-A wake-up is only a hint: a lost one costs a polling interval, never a message. The default never
-slows the application's commits: hints leave after the commit, coalesced, on a connection of their
-own. Where no commit can be seen, workers watch the id sequence instead. Used by `publish` (sending)
-and by the engines (hearing).
+A hint says that there may be something to claim: a lost one costs a polling interval, never a message. `Wakeups` tells
+the workers of this process at once, without a round trip, and other processes after the commit, by NOTIFY, if the mode
+is `after_commit`. Safe to call from a thread without an event loop: where no workers run in this process either, others
+find the rows by watching the sequence. Made by the client, called by `publish` and workers.
 
-Where publishers of this process leave their hints, and who gets them.
-
-Claimers in the same process hear at once, without a round trip; other processes hear by NOTIFY, if
-the mode is `after_commit`. Safe to call from a thread without an event loop: where no workers run in this process
-either, other processes find the rows by watching the sequence. Made by the client, called by `publish` and workers.
-
-Sends hints to other processes: coalesced, after the commit, never in the application's transaction.
-
-The first hint leaves at once; those that come while it is on its way, or within the interval after
-it, leave together in one NOTIFY. The interval grows while they keep coming, because workers do not sleep
-then. Failures are reported once until sending works again, and tries become ever rarer: a hint may be
-lost. What was opened for sending is kept for a while, and then closed. Used by `wakeups`.
+The `Notifier` sends: never in the application's transaction, and never slower for its commits. The first hint leaves at
+once; those that come while it is on its way, or within the interval after it, leave together in one NOTIFY. The
+interval grows while they keep coming, because workers do not sleep then. Failures are reported once until sending works
+again, and tries become ever rarer. What was opened for sending is kept for a while, and then closed.
 """
 
 import asyncio
