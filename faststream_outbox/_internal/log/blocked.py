@@ -17,7 +17,16 @@ from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.slots import Span
 from faststream_outbox._internal.outcomes.failure import Failure, described
-from faststream_outbox._internal.outcomes.outcome import Dead, Done, Outcome, Release, Retry, Settled, resolved
+from faststream_outbox._internal.outcomes.outcome import (
+    Dead,
+    Done,
+    FinalOutcome,
+    Outcome,
+    Release,
+    Retry,
+    Settled,
+    resolved,
+)
 from faststream_outbox._internal.sql.log_rows import BlockedKey
 
 RETRY = "retry"
@@ -158,7 +167,7 @@ def failed_together(outcomes: Sequence[Outcome]) -> bool:
 
 def deferral_of(
     delivery: Delivery, outcome: Outcome, options: ReadOptions, describe: Callable[[BaseException | None], Failure]
-) -> tuple[Deferral | None, Outcome]:
+) -> tuple[Deferral | None, FinalOutcome]:
     """Where a message waits after this outcome, None if it is done; and the outcome with nothing left open."""
     final = resolved(
         put_off(outcome),

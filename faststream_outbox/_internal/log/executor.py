@@ -28,10 +28,9 @@ from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.member import Batch, Member
 from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.log.sharing.slots import Cursor
-from faststream_outbox._internal.outcomes.failure import ENDING
+from faststream_outbox._internal.outcomes.calling import ended
 from faststream_outbox._internal.outcomes.outcome import (
     CRASH_LOOP,
-    DONE,
     NOT_READABLE,
     SETTLED,
     Dead,
@@ -120,25 +119,24 @@ class BatchRun:
             return
         self._all_at_once = True
         ready = [delivery for delivery in self.batch.deliveries if self.may_run(delivery)]
-        began = perf_counter()
+        began, duration = perf_counter(), 0.0
         outcomes: Sequence[Outcome] = []
+
+        async def cancelled(error: asyncio.CancelledError) -> Sequence[Outcome]:
+            if _are_settled(ready):
+                self._end_all(ready, [SETTLED] * len(ready), perf_counter() - began)
+                await self.committed(self.batch.end)
+            else:
+                await self.finish(is_whole=False, release=release)
+            raise error
+
+        def failed(error: BaseException) -> Sequence[Outcome]:
+            return [_failed(ready, error)] * len(ready)
+
         if ready:
             for delivery in ready:
                 self._start(delivery)
-            try:
-                outcomes = await call(ready)
-            except asyncio.CancelledError:
-                if all(isinstance(delivery.decision, Settled) for delivery in ready):
-                    self._end_all(ready, [SETTLED] * len(ready), perf_counter() - began)
-                    await self.committed(self.batch.end)
-                else:
-                    await self.finish(is_whole=False, release=release)
-                raise
-            except ENDING:
-                raise
-            except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with each message
-                is_settled = all(isinstance(delivery.decision, Settled) for delivery in ready)
-                outcomes = [SETTLED if is_settled else Retry(error=error)] * len(ready)
+            outcomes, duration = await ended(call, ready, failed=failed, cancelled=cancelled)
         if failed_together(outcomes):
             # Only the guilty one may have an attempt counted, and be parked in the end.
             self._all_at_once = False
@@ -153,7 +151,6 @@ class BatchRun:
         if any(isinstance(outcome, Release) for outcome in outcomes):
             await self.finish(is_whole=False, release=release)
             return
-        duration = perf_counter() - began
         if any(isinstance(outcome, Settled) for outcome in outcomes):
             self._end_all(ready, outcomes, duration)
             await self.committed(self.batch.end)
@@ -246,31 +243,25 @@ class BatchRun:
 
     async def _attempt(self, delivery: Delivery, call: Call) -> bool:
         self._start(delivery)
-        began = perf_counter()
-        outcome: Outcome
-        try:
-            outcome = await call(delivery)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if self.member.is_stopping or (task is not None and task.cancelling()):
-                if isinstance(delivery.decision, Settled):
-                    # Its transaction had just committed.
-                    self.end(delivery, delivery.decision, perf_counter() - began)
-                    await self.committed(delivery.cursor)
-                    self.reached = delivery.cursor
-                raise
-            outcome = Retry(error=error)
-        except ENDING:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the message
-            # Unless its transaction had just committed when its time was over.
-            outcome = delivery.decision if isinstance(delivery.decision, Settled) else Retry(error=error)
+        failed, cancelled = partial(_failed, [delivery]), partial(self._cancelled, delivery, perf_counter())
+        outcome, duration = await ended(call, delivery, failed=failed, cancelled=cancelled)
         if isinstance(outcome, Release):
             return False
-        self.end(delivery, outcome, perf_counter() - began)
+        self.end(delivery, outcome, duration)
         if isinstance(outcome, Settled):
             await self.committed(delivery.cursor)
         return True
+
+    async def _cancelled(self, delivery: Delivery, began: float, error: asyncio.CancelledError) -> Outcome:
+        """A failed attempt, if the handler cancelled itself; else raised, after what was done is taken note of."""
+        task = asyncio.current_task()
+        if not self.member.is_stopping and (task is None or not task.cancelling()):
+            return Retry(error=error)
+        if _are_settled([delivery]):
+            self.end(delivery, SETTLED, perf_counter() - began)
+            await self.committed(delivery.cursor)
+            self.reached = delivery.cursor
+        raise error
 
     async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
         """Finish messages in their handler's own transaction, with all that came before them; or raise `LeaseLost`."""
@@ -332,8 +323,8 @@ class BatchRun:
     def end(self, delivery: Delivery, outcome: Outcome, duration: float = 0.0) -> None:
         """Note what became of a message."""
         batch = self.batch
-        if outcome is DONE or isinstance(outcome, Settled):
-            if batch.is_deferred and outcome is DONE:
+        if isinstance(outcome, Done | Settled):
+            if batch.is_deferred and isinstance(outcome, Done):
                 batch.done.append(delivery.position)
             batch.ended.append((delivery, outcome, duration))
             return
@@ -374,6 +365,16 @@ class BatchRun:
             await self.settler.settle(batch, reached or batch.end, release=release)
         elif release:
             await member.leases.release()
+
+
+def _are_settled(deliveries: Sequence[Delivery]) -> bool:
+    """Whether their own transaction has committed."""
+    return all(isinstance(delivery.decision, Settled) for delivery in deliveries)
+
+
+def _failed(deliveries: Sequence[Delivery], error: BaseException) -> Outcome:
+    """A failed attempt, unless their transaction had just committed when their time was over."""
+    return SETTLED if _are_settled(deliveries) else Retry(error=error)
 
 
 def crash_message(crashes: int) -> str:

@@ -19,11 +19,11 @@ from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
 from faststream_outbox._internal.log.sharing.slots import Cursor, Span
-from faststream_outbox._internal.outcomes.outcome import Outcome
+from faststream_outbox._internal.outcomes.outcome import FinalOutcome
 from faststream_outbox._internal.service import Pulse
 from faststream_outbox._internal.sql.log_rows import ReadMessage
 
-Ended = tuple[Delivery, Outcome, float]
+Ended = tuple[Delivery, FinalOutcome, float]
 """A message, what became of it, and how long that took."""
 
 

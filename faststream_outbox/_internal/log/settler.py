@@ -20,13 +20,14 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession, caller_connection
 from faststream_outbox._internal.connections.dedicated import Row
 from faststream_outbox._internal.connections.transactions import Fate, commit
+from faststream_outbox._internal.engine import closing
 from faststream_outbox._internal.log.blocked import DEFERRED, Deferral, as_changes, as_columns, slots_of
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.member import Batch, Ended, Member
 from faststream_outbox._internal.log.sharing.leases import NO_EPOCH, leases, moves
 from faststream_outbox._internal.log.sharing.slots import Cursor, Span
 from faststream_outbox._internal.outcomes.failure import Failure, described
-from faststream_outbox._internal.outcomes.outcome import Dead, Retry
+from faststream_outbox._internal.outcomes.outcome import Done, Settled
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.sql.log_rows import BlockedKey, LockedSpan, StillDeferred
 from faststream_outbox._internal.sql.statements import Statement, column, named, statements
@@ -333,19 +334,14 @@ class Settler:
 
     def _tell(self, batch: Batch) -> None:
         """Report what became of messages, now that it is written."""
-        group = self.member.group.name
+        is_told = self.is_heard(events.Handled)
         for delivery, outcome, duration in batch.ended:
-            delivery.is_running = False
-            message = self.member.named(delivery)
-            match outcome:
-                case Retry(delay=delay, error=error):
-                    self.emit(events.Retried(*message, duration, delay or 0.0, error, group=group))
-                case Dead(reason=reason, error=error):
-                    age = _age_of(delivery)
-                    self.emit(events.Died(*message, duration, reason, True, error, group=group, age_seconds=age))
-                case _:
-                    if self.is_heard(events.Handled):
-                        self.emit(events.Handled(*message, duration, group=group, age_seconds=_age_of(delivery)))
+            was_started, delivery.is_running = delivery.is_running, False
+            if not is_told and isinstance(outcome, Done | Settled):
+                continue
+            kind, more = closing(outcome, duration, kept=True, was_started=was_started, age=_age_of(delivery))
+            event: Any = kind(*self.member.named(delivery), group=self.member.group.name, **more)
+            self.emit(event)
         batch.passed += sum(deferral.state == DEFERRED for deferral in batch.deferrals)
         if self.reported is not None:
             self.reported(batch.ended)
