@@ -7,12 +7,11 @@ where it is transactional, else in a transaction of its own, so that a crash in 
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from faststream.response import PublishCommand, PublishType
 from faststream.types import PublisherMiddleware, SendableMessage
+from typing_extensions import Unpack
 
 from faststream_outbox._internal.broker._faststream import (
     FakePublisher,
@@ -23,9 +22,9 @@ from faststream_outbox._internal.broker._faststream import (
 )
 from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.message import CORRELATION_ID
-from faststream_outbox._internal.broker.response import OutboxPublishCommand
+from faststream_outbox._internal.broker.response import MessageOptions, OutboxPublishCommand, refuse_unknown
 from faststream_outbox._internal.connections.caller import AnySession
-from faststream_outbox._internal.envelope import OnDuplicate, TimerConflict, header_mapping
+from faststream_outbox._internal.envelope import header_mapping
 
 
 @dataclass(kw_only=True)
@@ -66,40 +65,27 @@ class OutboxPublisher(PublisherUsecase):
         queue: str = "",
         *,
         session: AnySession | None = None,
-        headers: dict[str, Any] | None = None,
-        correlation_id: str | None = None,
         reply_to: str = "",
-        key: str | None = None,
         priority: int | None = None,
-        activate_in: timedelta | None = None,
-        activate_at: datetime | None = None,
-        timer_id: str | None = None,
-        timer_conflict: TimerConflict = "ignore",
-        message_id: UUID | None = None,
-        on_duplicate: OnDuplicate = "error",
+        **options: Unpack[MessageOptions],
     ) -> int | None:
         """Write one message in the session's transaction; its id, or None where its timer_id was taken.
 
         queue: another one than the publisher's.
         headers: added to the publisher's; these win. The rest is as for `OutboxBroker.publish`.
         """
-        own = self._merged(headers, correlation_id)
+        refuse_unknown("publish", options)
+        options["headers"] = self._merged(options.get("headers"), options.get("correlation_id"))
+        if options.get("key") is None:
+            options["key"] = self.key
         cmd = OutboxPublishCommand(
             message,
             queue=queue or ("" if self.is_topic else self.queue),
             topic=self.queue if self.is_topic and not queue else None,
             session=session,
-            headers=own,
-            correlation_id=correlation_id,
             reply_to=reply_to or self.reply_to,
-            key=self.key if key is None else key,
             priority=self.priority if priority is None else priority,
-            activate_in=activate_in,
-            activate_at=activate_at,
-            timer_id=timer_id,
-            timer_conflict=timer_conflict,
-            message_id=message_id,
-            on_duplicate=on_duplicate,
+            **options,
         )
         cmd.draw_id(self._outer_config.id_generator)
         result: int | None = await self._basic_publish(cmd, producer=self._outer_config.producer, _extra_middlewares=())

@@ -10,9 +10,15 @@ from uuid import UUID
 
 from faststream.response import PublishType
 from faststream.types import SendableMessage
+from typing_extensions import Unpack
 
 from faststream_outbox._internal.broker.producer import OutboxProducer, without_waiting
-from faststream_outbox._internal.broker.response import OutboxPublishCommand, check_destination
+from faststream_outbox._internal.broker.response import (
+    MessageOptions,
+    OutboxPublishCommand,
+    destination_of,
+    refuse_unknown,
+)
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
 from faststream_outbox._internal.envelope import OnDuplicate, TimerConflict
 from faststream_outbox._internal.publish.put import Unprocessed
@@ -69,7 +75,7 @@ class PublishingMixin(Home):
         message_id: the message's own id, for handlers that must know it again; None draws one.
         on_duplicate: what a message_id means that is in the topic already: "error", or "ignore" to leave it out.
         """
-        check_destination(queue, topic, is_needed=True)
+        destination_of(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
@@ -98,17 +104,9 @@ class PublishingMixin(Home):
         *,
         topic: str | None = None,
         session: AnySyncSession,
-        headers: dict[str, Any] | None = None,
-        correlation_id: str | None = None,
         reply_to: str = "",
-        key: str | None = None,
         priority: int = 0,
-        activate_in: timedelta | None = None,
-        activate_at: datetime | None = None,
-        timer_id: str | None = None,
-        timer_conflict: TimerConflict = "ignore",
-        message_id: UUID | None = None,
-        on_duplicate: OnDuplicate = "error",
+        **options: Unpack[MessageOptions],
     ) -> int | None:
         """As `publish`, for a sync Session or Connection, with no event loop.
 
@@ -128,23 +126,16 @@ class PublishingMixin(Home):
         message_id: the message's own id, for handlers that must know it again; None draws one.
         on_duplicate: what a message_id means that is in the topic already: "error", or "ignore" to leave it out.
         """
-        check_destination(queue, topic, is_needed=True)
+        refuse_unknown("publish_sync", options)
+        destination_of(queue, topic, is_needed=True)
         cmd = OutboxPublishCommand(
             message,
             queue=queue,
             topic=topic,
             session=session,
-            headers=headers,
-            correlation_id=correlation_id,
             reply_to=reply_to,
-            key=key,
             priority=priority,
-            activate_in=activate_in,
-            activate_at=activate_at,
-            timer_id=timer_id,
-            timer_conflict=timer_conflict,
-            message_id=message_id,
-            on_duplicate=on_duplicate,
+            **options,
         )
         cmd.draw_id(self.config.id_generator)
         producer = cast("OutboxProducer", self.config.producer).without_loop()
@@ -183,7 +174,7 @@ class PublishingMixin(Home):
         message_ids: one for each message, or None to draw one.
         on_duplicate: what an id means that is in the topic already: "error", or "ignore" to leave the message out.
         """
-        check_destination(queue, topic, is_needed=True)
+        destination_of(queue, topic, is_needed=True)
         if not messages:
             return []
         cmd = OutboxPublishCommand(

@@ -21,7 +21,7 @@ from faststream_outbox._internal.broker._faststream import (
 from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.publisher import OutboxPublisher, OutboxPublisherConfig
 from faststream_outbox._internal.broker.relaying import RelayingMixin
-from faststream_outbox._internal.broker.response import check_destination
+from faststream_outbox._internal.broker.response import destination_of
 from faststream_outbox._internal.broker.specification import (
     OutboxPublisherSpecification,
     OutboxPublisherSpecificationConfig,
@@ -246,16 +246,16 @@ class OutboxRegistrator(RelayingMixin, Registrator[Any, OutboxBrokerConfig]):
         schema: the type of its messages there, where a handler's annotation does not say it.
         include_in_schema: whether AsyncAPI documents name it.
         """
-        check_destination(queue, topic, is_needed=True)
+        destination, is_topic = destination_of(queue, topic, is_needed=True)
         check_priority(topic, priority)
-        if topic is not None:
+        if is_topic:
             self._check_topics()
         config = cast("OutboxBrokerConfig", self.config)
         publisher = OutboxPublisher(
             OutboxPublisherConfig(
                 _outer_config=config,
-                queue=checked_queue(queue) if topic is None else checked_uri(topic, "topic"),
-                is_topic=topic is not None,
+                queue=checked_uri(destination, "topic") if is_topic else checked_queue(destination),
+                is_topic=is_topic,
                 headers=header_mapping(headers or {}),
                 reply_to=reply_to,
                 key=key,
@@ -264,7 +264,7 @@ class OutboxRegistrator(RelayingMixin, Registrator[Any, OutboxBrokerConfig]):
             OutboxPublisherSpecification(
                 config,
                 OutboxPublisherSpecificationConfig(
-                    queue=queue if topic is None else topic,
+                    queue=destination,
                     schema_=schema,
                     title_=title,
                     description_=description,

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, cast
 from uuid import UUID, uuid4
 
 from faststream.message import gen_cor_id
 from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
+from typing_extensions import Unpack
 
 from faststream_outbox._internal.broker.message import CORRELATION_ID
 from faststream_outbox._internal.connections.caller import AnySession, AnySyncSession
@@ -14,14 +15,55 @@ from faststream_outbox._internal.envelope import OnDuplicate, TimerConflict, hea
 from faststream_outbox.errors import InvalidMessage
 
 
-def check_destination(queue: str, topic: str | None, *, is_needed: bool = False) -> None:
-    """Refuse a message that would go to a queue and to a topic or, where that `is_needed`, to neither."""
+class MessageOptions(TypedDict, total=False):
+    """What may be said of a message besides its body, its session and where it goes.
+
+    What each means stands at `OutboxBroker.publish`, which takes them all. `priority` and `reply_to` are none of these:
+    what leaving them out means is not the same everywhere.
+    """
+
+    headers: dict[str, Any] | None
+    correlation_id: str | None
+    key: str | None
+    activate_in: timedelta | None
+    activate_at: datetime | None
+    timer_id: str | None
+    timer_conflict: TimerConflict
+    message_id: UUID | None
+    on_duplicate: OnDuplicate
+
+
+DEFAULTS: MessageOptions = {
+    "headers": None,
+    "correlation_id": None,
+    "key": None,
+    "activate_in": None,
+    "activate_at": None,
+    "timer_id": None,
+    "timer_conflict": "ignore",
+    "message_id": None,
+    "on_duplicate": "error",
+}
+"""What is not said."""
+
+
+def refuse_unknown(call: str, options: Mapping[str, Any]) -> None:
+    """Refuse what is no option of a message, in the words of Python, for a call that takes them whole."""
+    if not options.keys() <= DEFAULTS.keys():
+        unknown = next(name for name in options if name not in DEFAULTS)
+        msg = f"{call}() got an unexpected keyword argument {unknown!r}"
+        raise TypeError(msg)
+
+
+def destination_of(queue: str, topic: str | None, *, is_needed: bool) -> tuple[str, bool]:
+    """Where a message goes, and whether that is a topic; not to both and, where it `is_needed`, not nowhere."""
     if is_needed and not queue and topic is None:
         msg = "Say where to: queue='orders' for one worker, or topic='shop' for every group that reads it."
         raise InvalidMessage(msg)
     if queue and topic:
         msg = f"Publish to the queue {queue!r} or to the topic {topic!r}, not to both."
         raise InvalidMessage(msg)
+    return (queue, False) if topic is None else (topic, True)
 
 
 def correlation_among(headers: Mapping[str, Any] | None) -> str | None:
@@ -30,7 +72,31 @@ def correlation_among(headers: Mapping[str, Any] | None) -> str | None:
     return None if value is None else str(value)
 
 
-class OutboxPublishCommand(BatchPublishCommand):
+class _Told:
+    """What `MessageOptions` say of a message, as attributes."""
+
+    def _tell(self, options: MessageOptions) -> tuple[dict[str, Any] | None, str | None]:
+        """Take the options, or else their defaults; the headers and the correlation id for FastStream's constructor."""
+        given: Any = DEFAULTS | options
+        self.key: str | None = given["key"]
+        self.activate_in: timedelta | None = given["activate_in"]
+        self.activate_at: datetime | None = given["activate_at"]
+        self.timer_id: str | None = given["timer_id"]
+        self.timer_conflict: TimerConflict = given["timer_conflict"]
+        self.message_id: UUID | None = given["message_id"]
+        self.on_duplicate: OnDuplicate = given["on_duplicate"]
+        headers = options.get("headers")
+        # A copy: middlewares write into it.
+        own = header_mapping(headers) if headers else None
+        return own, options.get("correlation_id") or correlation_among(own)
+
+    @property
+    def told(self) -> MessageOptions:
+        """The options, for whoever passes them on."""
+        return cast("MessageOptions", {name: getattr(self, name) for name in DEFAULTS})
+
+
+class OutboxPublishCommand(_Told, BatchPublishCommand):
     """What the producer needs to know of a message, or of many that differ only in their bodies."""
 
     def __init__(
@@ -41,53 +107,38 @@ class OutboxPublishCommand(BatchPublishCommand):
         queue: str = "",
         topic: str | None = None,
         session: AnySession | AnySyncSession | None = None,
-        headers: dict[str, Any] | None = None,
-        correlation_id: str | None = None,
         reply_to: str = "",
-        key: str | None = None,
         priority: int = 0,
-        activate_in: timedelta | None = None,
-        activate_at: datetime | None = None,
-        timer_id: str | None = None,
-        timer_conflict: TimerConflict = "ignore",
-        message_id: UUID | None = None,
-        on_duplicate: OnDuplicate = "error",
         keys: Sequence[str | None] | None = None,
         message_ids: Sequence[UUID | None] | None = None,
         timeout: float = 0.5,
         _publish_type: PublishType = PublishType.PUBLISH,
+        **options: Unpack[MessageOptions],
     ) -> None:
-        # A copy: middlewares write into it.
-        own = header_mapping(headers) if headers else None
+        refuse_unknown("OutboxPublishCommand", options)
+        headers, correlation_id = self._tell(options)
+        destination, is_topic = destination_of(queue, topic, is_needed=False)
         super().__init__(
             message,
             *messages,
-            destination=queue if topic is None else topic,
-            correlation_id=correlation_id or correlation_among(own),
-            headers=own,
+            destination=destination,
+            correlation_id=correlation_id,
+            headers=headers,
             reply_to=reply_to,
             _publish_type=_publish_type,
         )
-        check_destination(queue, topic)
-        if topic is None and on_duplicate != "error":
+        if not is_topic and self.on_duplicate != "error":
             msg = "on_duplicate is for topics: a queue has no message_id that is taken. See timer_id."
             raise InvalidMessage(msg)
-        self.is_topic = topic is not None
+        self.is_topic = is_topic
         """Whether the destination is a topic."""
         self.session = session
-        self.key = key
         self.priority = priority
-        self.activate_in = activate_in
-        self.activate_at = activate_at
-        self.timer_id = timer_id
-        self.timer_conflict: TimerConflict = timer_conflict
-        self.message_id = message_id
-        self.on_duplicate: OnDuplicate = on_duplicate
         self.keys = keys
         self.message_ids = message_ids
         self.timeout = timeout
         self.is_response = False
-        self.has_own_headers = bool(headers)
+        self.has_own_headers = headers is not None
         """Whether it came with headers, before publishers added theirs."""
         self.may_commit = False
         """Whether, without a session, it may be written in a transaction of its own: what a handler returned."""
@@ -146,7 +197,7 @@ class OutboxPublishCommand(BatchPublishCommand):
         )
 
 
-class OutboxResponse(Response):
+class OutboxResponse(_Told, Response):
     """Returned by a handler: publish this message, in this session's transaction.
 
     Without a session it goes into the transaction of a transactional handler, or else into one of its own.
@@ -161,21 +212,14 @@ class OutboxResponse(Response):
         queue: str = "",
         topic: str | None = None,
         session: AnySession | None = None,
-        headers: dict[str, Any] | None = None,
-        correlation_id: str | None = None,
-        key: str | None = None,
         priority: int = 0,
-        activate_in: timedelta | None = None,
-        activate_at: datetime | None = None,
-        timer_id: str | None = None,
-        timer_conflict: TimerConflict = "ignore",
-        message_id: UUID | None = None,
-        on_duplicate: OnDuplicate = "error",
+        **options: Unpack[MessageOptions],
     ) -> None:
-        own = header_mapping(headers) if headers else None
-        super().__init__(body, headers=own, correlation_id=correlation_id or correlation_among(own))
-        check_destination(queue, topic)
-        if message_id is not None and not (queue or topic):
+        refuse_unknown("OutboxResponse", options)
+        headers, correlation_id = self._tell(options)
+        super().__init__(body, headers=headers, correlation_id=correlation_id)
+        destination_of(queue, topic, is_needed=False)
+        if self.message_id is not None and not (queue or topic):
             msg = (
                 "The message_id is that of the message in a queue or a topic of its own: name it, "
                 "OutboxResponse(…, queue='orders', message_id=…). Publishers give theirs other ids."
@@ -185,14 +229,7 @@ class OutboxResponse(Response):
         """Where to: the queue, or the topic."""
         self.topic = topic
         self.session = session
-        self.key = key
         self.priority = priority
-        self.activate_in = activate_in
-        self.activate_at = activate_at
-        self.timer_id = timer_id
-        self.timer_conflict: TimerConflict = timer_conflict
-        self.message_id = message_id
-        self.on_duplicate: OnDuplicate = on_duplicate
         self.is_published = False
 
     def get_publish_key(self) -> str | None:
@@ -200,23 +237,22 @@ class OutboxResponse(Response):
         return self.key
 
     def as_publish_command(self) -> OutboxPublishCommand:
-        """The response as a command; one that was published already carries no queue any more."""
-        command = OutboxPublishCommand(
-            self.body,
-            queue="" if self.is_published or self.topic is not None else self.queue,
-            topic=None if self.is_published else self.topic,
-            # It may have ended with the handler's dependencies.
-            session=None if self.is_published else self.session,
-            headers=dict(self.headers),
-            correlation_id=self.correlation_id,
-            key=self.key,
-            priority=self.priority,
-            activate_in=self.activate_in,
-            activate_at=self.activate_at,
-            timer_id=self.timer_id,
-            timer_conflict=self.timer_conflict,
-            message_id=None if self.is_published else self.message_id,
-            on_duplicate="error" if self.is_published else self.on_duplicate,
-        )
+        """The response as a command; one that was published already is for publishers alone, without its own place."""
+        if self.is_published:
+            # Nor its session, which may have ended with the handler's dependencies.
+            command = OutboxPublishCommand(self.body, priority=self.priority, **self.told | _FOR_PUBLISHERS)
+        else:
+            command = OutboxPublishCommand(
+                self.body,
+                queue="" if self.topic is not None else self.queue,
+                topic=self.topic,
+                session=self.session,
+                priority=self.priority,
+                **self.told,
+            )
         command.is_response = not self.is_published
         return command
+
+
+_FOR_PUBLISHERS: MessageOptions = {"message_id": None, "on_duplicate": "error"}
+"""What is one message's, and not that of others that publishers make of the same response."""

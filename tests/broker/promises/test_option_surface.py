@@ -17,6 +17,7 @@ from faststream.rabbit import RabbitBroker, RabbitRouter
 from faststream.redis import RedisBroker, RedisRouter
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from typing_extensions import Unpack
 
 from faststream_outbox import (
     ConstantRetry,
@@ -31,6 +32,7 @@ from faststream_outbox import (
     make_outbox_table,
 )
 from faststream_outbox._internal.broker.options import PublisherOptions, SubscriberOptions
+from faststream_outbox._internal.broker.response import DEFAULTS, MessageOptions
 from faststream_outbox._internal.log.admin.groups import Groups
 from faststream_outbox._internal.log.admin.parked import Parking
 from faststream_outbox._internal.log.admin.partitions import Partitions
@@ -45,12 +47,14 @@ Option = tuple[str, Any, Any]
 
 
 def _options(function: Callable[..., Any], *, leave_out: tuple[str, ...] = ()) -> dict[str, Option]:
-    """Names, defaults and kinds of what a function takes."""
-    return {
-        name: (name, parameter.default, parameter.kind)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if name not in ("self", *leave_out)
-    }
+    """Names, defaults and kinds of what a function takes; options of a message that it takes whole are its own."""
+    options: dict[str, Option] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.annotation == Unpack[MessageOptions]:
+            options |= {each: (each, default, parameter.KEYWORD_ONLY) for each, default in DEFAULTS.items()}
+        elif name not in ("self", *leave_out):
+            options[name] = (name, parameter.default, parameter.kind)
+    return options
 
 
 def _arguments_of_broker(broker: Any) -> set[str]:
