@@ -92,7 +92,7 @@ test-fast: $(DEV) ## the tests that take a minute and a half together
 	$(PYTEST) -m "$(FAST)" $(QUICK) $(TESTS) $(ARGS)
 
 test-bare: $(DEV) ## what comes by other programs, as on a machine that has none: it is skipped and says what to install
-	$(BIN)/python -m tests.bare -n 4 --dist worksteal
+	$(BIN)/python -m tests.bare -n 2 --dist worksteal
 
 test-pg15: $(DEV) ## the core of the engines, on Debian's PostgreSQL 15, where it is installed
 	OUTBOX_TEST_PG=15 $(PYTEST) -m "$(FAST)" $(OF_THE_CORE) $(ARGS)

@@ -79,8 +79,8 @@ async def crowd(outbox: Outbox, members: int, *, groups: int | None = None) -> A
     ]
     for worker in workers:
         await worker.start()
-    readers = [consumer.reader for worker in workers for consumer in worker.consumers]
-    while sum(reader.leases.size for reader in readers) < 256 * len(workers):  # noqa: ASYNC110 - nobody tells
+    members = [consumer.member for worker in workers for consumer in worker.consumers]
+    while sum(member.leases.size for member in members) < 256 * len(workers):  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.02)
     try:
         yield workers

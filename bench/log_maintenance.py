@@ -82,9 +82,9 @@ async def cleaned(outbox: Outbox) -> None:
 
 async def arranged(outbox: Outbox) -> None:
     """What a member does every quarter of its lease."""
-    reader = Reader(outbox.client, Group("g", ""), ReadOptions())
+    reader = Reader.of(outbox.client, Group("g", ""), ReadOptions())
     await reader.arrange()
-    await reader.leases.give_back()
+    await reader.member.leases.give_back()
 
 
 async def lag(outbox: Outbox) -> None:

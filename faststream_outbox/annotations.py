@@ -41,11 +41,20 @@ def _refuse() -> NoReturn:
 
 
 InboxSession = Annotated[AsyncSession, Context(INBOX_SESSION, initial=_refuse)]
+"""The `AsyncSession` whose transaction has the receipt of the inbox."""
 OutboxMessage = Annotated[Message, Context("message")]
+"""The message."""
 OutboxBatchMessage = Annotated[BatchMessage, Context("message")]
+"""The batch."""
 OutboxBroker = Annotated[Broker, Context("broker")]
+"""The broker that the message came from."""
 OutboxProducer = Annotated[Producer, Context("broker._producer")]
+"""What the broker publishes by."""
 OutboxClient = Annotated[Client, Context("broker.client")]
+"""What the broker's workers share: `pause`, connections, health."""
 OutboxSession = Annotated[AsyncSession, Context(SESSION)]
+"""The `AsyncSession` of a transactional handler: what it writes commits with the message."""
 ContextRepo = Annotated[Repository, Context("context")]
+"""FastStream's context."""
 Logger = Annotated[StandardLogger, Context("logger")]
+"""The broker's logger."""

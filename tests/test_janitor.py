@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, Retention, events, make_outbox_table
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.janitor import Chore, Janitor
+from faststream_outbox._internal.janitor import Chore, Janitor, purge_in_slices
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
@@ -147,3 +147,23 @@ async def test_nothing_runs_without_a_policy(engine: AsyncEngine, table: Table, 
     clients = [Outbox(engine).client, OutboxClient(engine, table, dlq_table=dlq_table)]
     names = [service.name for client in clients for service in client._services]
     assert not [name for name in names if "janitor" in name]
+
+
+@pytest.mark.parametrize(
+    ("slices", "gone", "told"),
+    [([(0, None)], 0, [0]), ([(2, 7), (2, 9), (1, None)], 5, [2, 4, 5]), ([(2, 7), (0, None)], 2, [2, 2])],
+    ids=["nothing", "more each time", "all were in the last but one"],
+)
+async def test_slices_go_on_where_the_last_one_ended(
+    slices: list[tuple[int, int | None]], gone: int, told: list[int]
+) -> None:
+    begun: list[int | None] = []
+    progress: list[int] = []
+
+    async def purge(after: int | None) -> tuple[int, int | None]:
+        begun.append(after)
+        return slices[len(begun) - 1]
+
+    assert await purge_in_slices(purge, progress.append) == gone
+    assert begun == [None, *(after for _, after in slices[:-1])]
+    assert progress == told

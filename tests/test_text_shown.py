@@ -10,11 +10,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faststream_outbox._internal import text as shown
 from faststream_outbox._internal.cli.exits import Block, Body, Facts, Grid, Marked, Quoted, Said
 from faststream_outbox._internal.cli.options import parse_length, parse_moment
 from faststream_outbox._internal.cli.printing import plain
-from faststream_outbox._internal.text import compact, is_json, reindented
+from faststream_outbox._internal.text import LONGEST_BODY, body, compact, glance, is_json, reindented
 from tests.cases import case
 
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -43,10 +42,10 @@ def test_a_name_is_one_line_and_others_lines_are_set_in() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_body_can_be_shown(payload: bytes) -> None:
-    for text in (shown.body(payload), shown.glance(payload)):
+    for text in (body(payload), glance(payload)):
         assert UNSEEN.search(text) is None
-    assert "\n" not in shown.glance(payload)
-    assert len(shown.glance(payload)) <= 80
+    assert "\n" not in glance(payload)
+    assert len(glance(payload)) <= 80
 
 
 def test_bodies_are_shown_by_what_they_are() -> None:
@@ -58,17 +57,17 @@ def test_bodies_are_shown_by_what_they_are() -> None:
         (b'{"broken":', '{"broken":'),
         (
             b"[" * 100_000,
-            "[" * shown.LONGEST_BODY + f"\n… {100_000 - shown.LONGEST_BODY:,} more characters: --full shows them",
+            "[" * LONGEST_BODY + f"\n… {100_000 - LONGEST_BODY:,} more characters: --full shows them",
         ),
         (b"\xff" * 2000, None),
     ):
         with case(payload[:20]):
-            assert expected is None or shown.body(payload) == expected
-    assert shown.body(b"\xff" * 2000).endswith("… 976 more bytes: --full shows them")
-    assert len(shown.body(b"\xff" * 2000, is_full=True).splitlines()) == 125
-    assert shown.body(b"x" * 30_000, is_full=True) == "x" * 30_000
-    assert shown.glance("é".encode() * 300) == "é" * 59 + "…"
-    assert shown.glance(b"\xff" * 20) == "20 bytes: " + " ".join(["ff"] * 16) + "…"
+            assert expected is None or body(payload) == expected
+    assert body(b"\xff" * 2000).endswith("… 976 more bytes: --full shows them")
+    assert len(body(b"\xff" * 2000, is_full=True).splitlines()) == 125
+    assert body(b"x" * 30_000, is_full=True) == "x" * 30_000
+    assert glance("é".encode() * 300) == "é" * 59 + "…"
+    assert glance(b"\xff" * 20) == "20 bytes: " + " ".join(["ff"] * 16) + "…"
 
 
 JSON = st.recursive(
@@ -90,11 +89,6 @@ def test_json_keeps_what_a_parser_would_lose() -> None:
     text = '{"a": 1.10, "a": 1e400, "b": "\\u00e9 , :"}'
     assert compact(reindented(text) or "") == '{"a":1.10,"a":1e400,"b":"\\u00e9 , :"}'
     assert [is_json(each) for each in ("1", '"text"', "[1]", "{", "[" * 10_000)] == [False, False, True, False, False]
-
-
-def test_ages_are_short() -> None:
-    for seconds, expected in ((0, "0s"), (59.4, "59s"), (61, "1m 1s"), (3600, "1h"), (90_000, "1d 1h"), (-5, "0s")):
-        assert shown.age(seconds) == expected
 
 
 def test_times_are_read_as_people_write_them() -> None:

@@ -14,6 +14,7 @@ SAID = {
     "broker": "FastStream's broker",
     "queue": "engine of queues",
     "log": "engine of topics",
+    "engine": "what both do alike",
     "memory": "the engines' double, for tests",
     "doctor": "what is wrong",
     "connections": "the caller's, and our own",

@@ -115,14 +115,23 @@ def _refuse_inbox() -> NoReturn:
 
 
 InboxSession = Annotated[AsyncSession, Context(INBOX_SESSION, initial=_refuse_inbox)]
+"""The `AsyncSession` whose transaction has the receipt of the inbox."""
 OutboxMessage = Annotated[Message, Context("message")]
+"""The message."""
 OutboxBatchMessage = Annotated[BatchMessage, Context("message")]
+"""The batch."""
 OutboxBroker = Annotated[Broker, Context("broker")]
+"""The broker that the message came from."""
 OutboxProducer = Annotated[Producer, Context("broker._producer")]
+"""What the broker publishes by."""
 OutboxClient = Annotated[Client, Context("broker.client")]
+"""What the broker's workers share: `pause`, connections, health."""
 OutboxSession = Annotated[AsyncSession, Context(SESSION, initial=_refuse)]
+"""The `AsyncSession` of a transactional handler: what it writes commits with the message."""
 ContextRepo = Annotated[Repository, Context("context")]
+"""FastStream's context."""
 Logger = Annotated[StandardLogger, Context("logger")]
+"""The broker's logger."""
 
 
 # FastAPI tells these from the same values given by hand.
@@ -296,7 +305,7 @@ class OutboxRouter(StreamRouter[Any]):
 
 
 def health_router(source: Any, *, timeout: float = TIMEOUT, prefix: str = "") -> APIRouter:
-    """Routes that tell how a broker, an `OutboxClient` or an `Outbox` is; not in the OpenAPI document.
+    """Routes that say how a broker, an `OutboxClient` or an `Outbox` is; not in the OpenAPI document.
 
     timeout: seconds that the database may take to answer.
     prefix: stands before each path.

@@ -2,13 +2,9 @@
 
 One process of the fleet at a time: a lock that is tried, not waited for, and that ends with its connection. Each round
 has connections of its own, which are closed after it; a chore that fails is reported, delays no other, and is tried
-again after ever longer times. A `Retention` says which chores there are; without one nothing runs. Run as a service by
-the clients of the queue and of the log.
-
-What the janitor does for queues: dead letters that are old enough go away, slice by slice.
-
-A key that a dead letter holds (`on_dead="block"`) is free once the letter is gone. Made by the queue's client where
-that was given a `Retention` for dead letters.
+again after ever longer times. A `Retention` says which chores there are; without one nothing runs. What goes away does
+so slice by slice, each a transaction of its own. Run as a service by the clients of the queue and of the log, and by
+the inbox; `Upkeep` is what there is to do for queues.
 """
 
 import asyncio
@@ -16,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
@@ -24,6 +21,8 @@ from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.sql.queue_rows import PurgedRow
 from faststream_outbox._internal.sql.statements import Statement, named, statements
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
+
+T = TypeVar("T")
 
 LONGEST_PAUSE = 3600.0
 """Seconds after which a chore that fails is tried again at the latest."""
@@ -138,8 +137,27 @@ class Janitor:
 SLICE = 1000
 
 
+async def purge_in_slices(
+    purge: Callable[[T | None], Awaitable[tuple[int, T | None]]], on_progress: Callable[[int], object] | None = None
+) -> int:
+    """Delete slice by slice; how many went.
+
+    purge: deletes a slice behind the place where the last one ended; how many went, and where the next one begins. It
+        is the last where that is None. Entries of the index that are dead already are not walked over again so.
+    on_progress: called with the number so far after each slice.
+    """
+    total, after = 0, None
+    while True:
+        gone, after = await purge(after)
+        total += gone
+        if on_progress is not None:
+            on_progress(total)
+        if after is None:
+            return total
+
+
 class Upkeep:
-    """The chores of one outbox table."""
+    """The chores of one outbox table: a key that a dead letter holds is free once the letter is gone."""
 
     def __init__(
         self,
@@ -167,13 +185,11 @@ class Upkeep:
 
     async def purge(self) -> None:
         """Delete dead letters that are old enough."""
-        purged, after = 0, 0
-        while True:
-            values = {"age": self._keep, "after": after, "limit": SLICE}
-            (row,) = named(PurgedRow, await self._connection.fetch(self._sql["purge_old"], values))
-            purged += row.gone
-            if row.last is None or row.seen < SLICE or not row.gone:
-                break
-            after = row.last
+        purged = await purge_in_slices(self._purge_slice)
         if purged:
             self._events.emit(events.DeadLettersPurged(self._table, purged))
+
+    async def _purge_slice(self, after: int | None) -> tuple[int, int | None]:
+        values = {"age": self._keep, "after": after or 0, "limit": SLICE}
+        (row,) = named(PurgedRow, await self._connection.fetch(self._sql["purge_old"], values))
+        return row.gone, row.last if row.gone and row.seen >= SLICE else None

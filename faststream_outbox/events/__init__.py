@@ -54,6 +54,8 @@ from faststream_outbox._internal.events.types import (
     SequenceAdvanced,
     SlotsHeld,
     Started,
+    StatementFailed,
+    StatementWorks,
     StillRunning,
     Ticked,
 )
@@ -107,6 +109,8 @@ __all__ = [
     "SequenceAdvanced",
     "SlotsHeld",
     "Started",
+    "StatementFailed",
+    "StatementWorks",
     "StillRunning",
     "Ticked",
     "record",

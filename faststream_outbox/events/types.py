@@ -38,6 +38,8 @@ from faststream_outbox._internal.events.types import (
     SequenceAdvanced,
     SlotsHeld,
     Started,
+    StatementFailed,
+    StatementWorks,
     StillRunning,
     Ticked,
 )
@@ -80,6 +82,8 @@ __all__ = [
     "SequenceAdvanced",
     "SlotsHeld",
     "Started",
+    "StatementFailed",
+    "StatementWorks",
     "StillRunning",
     "Ticked",
 ]

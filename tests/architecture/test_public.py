@@ -48,6 +48,7 @@ HOLD = [
 WITHOUT_A_LIST = {"__main__", "cli", "errors"}
 FROM_INSIDE = {
     "docs/pictures": "draws what is inside",
+    "docs/reference.py": "says where the line is",
     "tests/contract/test_retries.py": "an application that extended a private class of an earlier version",
 }
 _FENCE = re.compile(r"^```python[^\n]*\n(.*?)^```|<!-- check:\n(.*?)-->", re.MULTILINE | re.DOTALL)

@@ -64,12 +64,12 @@ async def test_missing_tables_are_said_with_the_migration_and_then_that_all_work
 
     await broker.start()
     try:
-        await eventually(lambda: roles(caplog, "ConnectionLost") >= QUEUE_ROLES | TOPIC_ROLES)
+        await eventually(lambda: roles(caplog, "StatementFailed") >= QUEUE_ROLES | TOPIC_ROLES)
         (first,) = [record for record in caplog.records if record.__dict__.get("outbox_role") == "scan"]
         assert (first.levelno, first.__dict__["outbox_sqlstate"]) == (logging.WARNING, "42P01")
         assert "alembic upgrade head" in first.getMessage()
         tables.create()
-        await eventually(lambda: roles(caplog, "ConnectionRestored") >= QUEUE_ROLES | TOPIC_ROLES)
+        await eventually(lambda: roles(caplog, "StatementWorks") >= QUEUE_ROLES | TOPIC_ROLES)
     finally:
         await broker.stop()
 

@@ -146,7 +146,7 @@ async def test_run_finishes_the_message_in_hand_before_it_stops(shop: Shop) -> N
     await asyncio.wait_for(began.wait(), LIMIT)
     stop.set()
     # Stopping has begun when the consumer refuses further messages.
-    await eventually(lambda: all(reader.is_stopping for reader in shop.outbox.client._readers))
+    await eventually(lambda: all(member.is_stopping for member in shop.outbox.client.members))
     go_on.set()
     await asyncio.wait_for(running, LIMIT)
     assert finished == [1]
@@ -271,5 +271,5 @@ async def test_the_message_at_which_the_loop_is_left_comes_again(shop: Shop) -> 
     async for message in shop.outbox:
         if message.payload == 2:
             break
-    await eventually(lambda: not shop.outbox.client._readers)
+    await eventually(lambda: not shop.outbox.client.members)
     assert [message.payload for message in await shop.read()] == [2, 3]

@@ -12,7 +12,7 @@ from faststream_outbox import OutboxBroker, make_dlq_table, make_outbox_table
 from faststream_outbox._internal.dashboard.dashboard import address_of, check_host
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.replays import MOST_IDS, chosen
-from faststream_outbox._internal.dashboard.screens.message import trace_address, wanted
+from faststream_outbox._internal.dashboard.screens.message import trace_address
 from faststream_outbox._internal.queue.dead_letters import Selection
 from faststream_outbox.dashboard import BasicAuth, make_dashboard, serve
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
@@ -82,23 +82,6 @@ def test_open_dashboard_is_served_on_this_machine_only() -> None:
 )
 def test_trace_has_an_address_where_its_fields_are_known(template: str | None, address: str | None) -> None:
     assert trace_address(template, MESSAGE) == address
-
-
-@each(
-    ("text", "found"),
-    [
-        ("12", 12),
-        (str(UUID(int=7)), UUID(int=7)),
-        ("", None),
-        (None, None),
-        ("-1", None),
-        ("1" * 30, None),
-        ("x", None),
-        ("²", None),
-    ],
-)
-def test_ids_are_numbers_or_uuids(text: str | None, found: object) -> None:
-    assert wanted(text) == found
 
 
 def test_selection_of_an_address() -> None:

@@ -65,3 +65,13 @@ def test_glossary_has_one_sentence_or_two_for_every_word_once() -> None:
 @each("page", pages())
 def test_page_is_not_too_long_to_read(page: str) -> None:
     assert len(text_of(page).splitlines()) <= 450
+
+
+def test_queues_set_apart_and_only_groups_park() -> None:
+    lines = [
+        line
+        for name in ("events/event_log", "metrics/series")
+        for line in text_of(f"faststream_outbox/_internal/{name}.py").splitlines()
+    ]
+    assert any("is set apart" in line for line in lines)
+    assert [line for line in lines if re.search(r"\bpark", line) and "group" not in line.lower()] == []

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from sqlalchemy import URL
 
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.text import counted, duration, first_line, quote, size
 from tests.publish.ways import plain
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00"), max_size=20)
@@ -36,14 +35,3 @@ def test_literals_mean_their_text(database_url: URL) -> None:
 
 def test_names_in_python_are_quoted() -> None:
     assert repairs.delete_group('a"); import os', "u").endswith("""delete('a"); import os', 'u')""")
-
-
-def test_what_is_said() -> None:
-    assert [duration(seconds) for seconds in (0.5, 1, 61, 7200, 200_000)] == [
-        "less than a second", "1 second", "1 minute", "2 hours", "2 days",
-    ]  # fmt: skip
-    assert [counted(number, "row") for number in (0, 1, 12_000)] == ["0 rows", "1 row", "12,000 rows"]
-    assert [size(number) for number in (10, 2048, 3 * 2**30, 2**60)] == ["10 bytes", "2.0 kB", "3.0 GB", "1048576.0 TB"]
-    assert quote("a\nb\x1b") == "a b\\x1b"
-    assert len(quote("x" * 1000)) == 200
-    assert first_line(ValueError()) == "ValueError"

@@ -68,7 +68,7 @@ def test_fields_do_not_collide_with_those_of_a_record(emitter: Events, caplog: p
 def test_a_renderer_decides_what_fields_say_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
     emitter = Events()
     write_event_log(emitter, logging.getLogger("mine"), lambda error: "[hidden]")
-    emitter.emit(events.ConnectionLost("claim", ValueError("4111-1111")))
+    emitter.emit(events.StatementFailed("claim", ValueError("4111-1111")))
     (record,) = caplog.records
     assert "4111-1111" not in str(record.__dict__)
     assert record.__dict__["outbox_error"] == "[hidden]"
@@ -80,7 +80,7 @@ def test_fields_hold_no_more_than_a_few_of_many(emitter: Events, caplog: pytest.
 
 
 LASTING: list[tuple[Any, Any]] = [
-    (events.ConnectionLost("claim", OSError("away")), events.ConnectionRestored("claim", 3600.0)),
+    (events.StatementFailed("claim", OSError("away")), events.StatementWorks("claim", 3600.0)),
     (events.ListenerLost("outbox", OSError("away")), events.ListenerReady("outbox")),
     (events.ListenerDeaf("outbox"), events.ListenerReady("outbox")),
     (events.RelayDown("to nats", "nats", OSError("away")), events.RelayUp("to nats", "nats", 3600.0)),

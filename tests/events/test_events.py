@@ -9,11 +9,11 @@ import pytest
 from faststream_outbox._internal.events.event_log import write_event_log
 from faststream_outbox._internal.events.types import (
     Claimed,
-    ConnectionLost,
     ListenerDeaf,
     ListenerReady,
     LoopCrashed,
     Published,
+    StatementFailed,
 )
 from faststream_outbox.events import Event, Events
 from tests.events.samples import ERROR, SAMPLES
@@ -147,5 +147,5 @@ def test_journal_says_what_to_do_about_a_connection_that_cannot_work(
 ) -> None:
     events = Events()
     write_event_log(events, logging.getLogger("test"))
-    events.emit(ConnectionLost("claim", Refusal(sqlstate)))
+    events.emit(StatementFailed("claim", Refusal(sqlstate)))
     assert re.search(advice, caplog.messages[0])

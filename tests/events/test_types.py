@@ -23,6 +23,10 @@ def test_every_event_is_in_the_union() -> None:
     assert set(get_args(Event)) == WRITTEN
 
 
+def test_former_names_are_the_same_classes() -> None:
+    assert (types.ConnectionLost, types.ConnectionRestored) == (types.StatementFailed, types.StatementWorks)
+
+
 def test_every_event_has_a_sample() -> None:
     assert {type(sample) for sample in SAMPLES} == WRITTEN
 

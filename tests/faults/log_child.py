@@ -21,10 +21,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import LeaseLost
-from faststream_outbox.events import ConnectionLost, LeaseWasLost, SlotsHeld
+from faststream_outbox.events import LeaseWasLost, SlotsHeld, StatementFailed
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.faults.child import LOST, READY, hang_at, say
 from tests.faults.log_scene import log_tables
@@ -81,7 +81,7 @@ class Performer:
         self.outbox = Outbox(self._engine, tables=log_tables(), retry_strategy=retry, **part.options)
         events = self.outbox.events
         events.subscribe(lambda _: say(LOST), LeaseWasLost)
-        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, ConnectionLost)
+        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, StatementFailed)
         events.subscribe(lambda held: say(f"slots {held.slots}"), SlotsHeld)
 
     async def read(self, ended: asyncio.Event) -> None:
@@ -140,13 +140,13 @@ class Performer:
 def set_trap(point: str) -> None:
     """Hang in every transaction that is about to be committed, or freeze in a tick; handlers hang by themselves."""
     if point == "commit":
-        settle_within = Reader.settle_within
+        settle_within = Settler.settle_within
 
-        async def settle_and_hang(reader: Reader, *args: Any, **kwargs: Any) -> None:
-            await settle_within(reader, *args, **kwargs)
+        async def settle_and_hang(settler: Settler, *args: Any, **kwargs: Any) -> None:
+            await settle_within(settler, *args, **kwargs)
             await hang_at(point)
 
-        Reader.settle_within = settle_and_hang  # type: ignore[method-assign, assignment]
+        Settler.settle_within = settle_and_hang  # type: ignore[method-assign, assignment]
     elif point == "tick":
         run_each = DedicatedConnection._run_each
 

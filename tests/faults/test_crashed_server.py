@@ -109,7 +109,7 @@ async def test_message_that_ended_while_the_server_was_down_is_settled_without_a
     handled: asyncio.Queue[events.Handled] = asyncio.Queue()
     failed = asyncio.Event()
     client.events.subscribe(handled.put_nowait, events.Handled)
-    client.events.subscribe(lambda lost: failed.set() if lost.role == "settle" else None, events.ConnectionLost)
+    client.events.subscribe(lambda lost: failed.set() if lost.role == "settle" else None, events.StatementFailed)
     await asyncio.to_thread(private_server.crash)
     handler.may_end.set()
     await failed.wait()

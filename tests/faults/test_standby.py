@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import Envelope, make_outbox_table
-from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.events.types import StatementFailed
 from faststream_outbox.errors import ConnectionUnusable
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.overview import Overview, fetch_unprocessed
@@ -93,14 +93,14 @@ async def test_a_replica_answers_questions_and_refuses_work(pair: Pair) -> None:
             with pytest.raises(ConnectionUnusable, match="Point it at the primary"):
                 await ask()
 
-    handled, refused = list[bytes](), list[ConnectionLost]()
+    handled, refused = list[bytes](), list[StatementFailed]()
 
     async def handle(claim: Claim) -> Outcome:
         handled.append(claim.payload)
         return DONE
 
     client = OutboxClient(pair.standby, outbox)
-    client.events.subscribe(refused.append, ConnectionLost)
+    client.events.subscribe(refused.append, StatementFailed)
     worker = Worker(pair.standby, outbox, "orders", handle, client=client)
     await worker.start()
     await eventually(lambda: any("Point it at the primary" in str(event.error) for event in refused))

@@ -12,13 +12,14 @@ from faststream import AckPolicy, BaseMiddleware
 from faststream.exceptions import AckMessage, IncorrectState, NackMessage, RejectMessage
 from faststream.nats import JStream, NatsBroker, NatsMessage, NatsRouter, PullSub, TestNatsBroker
 from faststream.nats.message import NatsMessage as Message
-from sqlalchemy import Engine, text
+from sqlalchemy import URL, Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import OutboxBroker, events, make_outbox_table
 from faststream_outbox._internal.inbox import middleware as trouble
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption, OutboxWarning, SessionRequired, TransactionEnded
+from tests.connections.troubles import TROUBLES
 from tests.inbox.conftest import Scene
 from tests.tables import existing
 
@@ -156,6 +157,22 @@ async def test_nack_by_hand_keeps_nothing(scene: Scene, acks: Acks) -> None:
     assert (await scene.written(), acks.seen) == ([], [("nack", 0)])
 
 
+@pytest.mark.parametrize("name", TROUBLES)
+async def test_a_handler_that_meets_trouble_of_the_database_brings_the_message_again(
+    scene: Scene, acks: Acks, database_url: URL, name: str
+) -> None:
+    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=AckPolicy.REJECT_ON_ERROR)
+
+    @broker.subscriber("orders")
+    async def bill(order: str, session: InboxSession) -> None:
+        await scene.write(session, order)
+        await TROUBLES[name](database_url)
+
+    async with TestNatsBroker(broker):
+        await broker.publish("chair", "orders", headers=ID)
+    assert (await scene.written(), acks.seen) == ([], [("nack", 0)])
+
+
 @pytest.mark.parametrize("policy", [*LEAVES_OPEN, AckPolicy.MANUAL])
 async def test_trouble_of_the_database_brings_the_message_again_under_every_policy(
     scene: Scene, acks: Acks, policy: AckPolicy
@@ -178,7 +195,7 @@ async def test_trouble_of_the_database_brings_the_message_again_under_every_poli
         else:
             await broker.publish("chair", "orders", headers=ID)
         assert acks.seen == [("nack", 0)]
-        assert scene.count(events.ConnectionLost) == 1
+        assert scene.count(events.StatementFailed) == 1
         await broker.publish("chair", "orders", headers=ID)
     assert await scene.written() == ["chair"]
 

@@ -121,7 +121,7 @@ def test_commit_whose_answer_was_lost_is_found_out_about(sync_engine: Engine, sy
     table, effects = sync_scene
     inbox = SyncInbox(sync_engine, table, consumer="billing")
     reported: list[Any] = []
-    inbox.events.subscribe(reported.append, events.ConnectionLost)
+    inbox.events.subscribe(reported.append, events.StatementFailed)
 
     def kill(connection: Any) -> None:
         with sync_engine.connect() as other:

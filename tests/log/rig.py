@@ -93,7 +93,11 @@ class LogRig:
         **options: Any,
     ) -> Reader:
         """A member of a group, to be driven by hand."""
-        return Reader((outbox or self.outbox).client, Group(group, uri), ReadOptions(**options), fixed=fixed)
+        return Reader.of((outbox or self.outbox).client, Group(group, uri), ReadOptions(**options), fixed=fixed)
+
+    async def renew(self, *readers: Reader) -> None:
+        """Renew what these hold, as the client does by itself."""
+        await self.outbox.client.renewing.renew([reader.member for reader in readers])
 
     async def put(self, uri: str, *payloads: Any, **metadata: Any) -> Token:
         """Publish and commit."""

@@ -23,7 +23,7 @@ async def settled(readers: Sequence[Reader]) -> None:
         for reader in readers:
             await reader.join()
     for reader in readers:
-        reader.is_unsettled = False
+        reader.member.is_unsettled = False
 
 
 async def test_members_of_many_groups_are_renewed_together(rig: LogRig) -> None:
@@ -32,11 +32,11 @@ async def test_members_of_many_groups_are_renewed_together(rig: LogRig) -> None:
     await rig.ask("update {offsets} set until = now()")
     await rig.ask("update {members} set until = now()")
     with recorded(rig.outbox) as asked:
-        await rig.outbox.client.renewing.renew(readers)
+        await rig.renew(*readers)
     assert [each.statement.name for each in asked] == SHARED
     assert await rig.ask("select 1 from {offsets} where until < now() + interval '5 s'") == []
     assert await rig.ask("select 1 from {members} where until < now() + interval '5 s'") == []
-    assert [reader.group for reader in readers if reader.is_unsettled] == []
+    assert [reader.member.group for reader in readers if reader.member.is_unsettled] == []
 
 
 async def test_only_members_of_the_group_that_has_changed_are_to_arrange(rig: LogRig) -> None:
@@ -44,21 +44,21 @@ async def test_only_members_of_the_group_that_has_changed_are_to_arrange(rig: Lo
     await settled(readers)
     newcomer = await rig.reader("b", outbox=await rig.another())
     await newcomer.enter()
-    await rig.outbox.client.renewing.renew(readers)
-    assert [reader.is_unsettled for reader in readers] == [False, False, True, True]
+    await rig.renew(*readers)
+    assert [reader.member.is_unsettled for reader in readers] == [False, False, True, True]
 
 
 async def test_dead_members_are_forgotten_and_what_they_left_is_taken(rig: LogRig) -> None:
     alive, dead = await rig.reader(), await rig.reader(outbox=await rig.another())
     await settled([alive, dead])
-    assert alive.leases.size == 128
-    await rig.ask("update {offsets} set until = now() - interval '1 s' where owner = :me", me=dead.leases.me)
-    await rig.ask("update {members} set until = now() - interval '1 s' where member = :me", me=dead.leases.me)
-    await alive.renew()
-    assert alive.is_unsettled
-    assert [row["member"] for row in await rig.ask("select member from {members}")] == [alive.leases.me]
+    assert alive.member.leases.size == 128
+    await rig.ask("update {offsets} set until = now() - interval '1 s' where owner = :me", me=dead.member.leases.me)
+    await rig.ask("update {members} set until = now() - interval '1 s' where member = :me", me=dead.member.leases.me)
+    await rig.renew(alive)
+    assert alive.member.is_unsettled
+    assert [row["member"] for row in await rig.ask("select member from {members}")] == [alive.member.leases.me]
     await alive.join()
-    assert alive.leases.size == 256
+    assert alive.member.leases.size == 256
 
 
 async def _fail(_: Any) -> Outcome:
@@ -73,15 +73,15 @@ async def test_what_an_operator_changed_is_noticed_although_nobody_called(rig: L
     await reader.join()
     batch = await reader.next_batch()
     assert batch is not None
-    await BatchRun(reader, batch).run(_fail)
+    await BatchRun(reader.member, reader.settler, batch).run(_fail)
     for _ in range(2):
-        await reader.renew()
+        await rig.renew(reader)
         await reader.arrange()
-    await reader.renew()
-    assert not reader.is_unsettled
+    await rig.renew(reader)
+    assert not reader.member.is_unsettled
     await rig.ask(change)
-    await reader.renew()
-    assert reader.is_unsettled
+    await rig.renew(reader)
+    assert reader.member.is_unsettled
 
 
 async def test_what_was_set_aside_before_the_first_look_is_noticed(rig: LogRig) -> None:
@@ -91,10 +91,10 @@ async def test_what_was_set_aside_before_the_first_look_is_noticed(rig: LogRig) 
     await reader.join()
     batch = await reader.next_batch()
     assert batch is not None
-    await BatchRun(reader, batch).run(_fail)
+    await BatchRun(reader.member, reader.settler, batch).run(_fail)
     await rig.ask("delete from {deferred}")
-    await reader.renew()
-    assert reader.is_unsettled
+    await rig.renew(reader)
+    assert reader.member.is_unsettled
 
 
 OF_TICKS = frozenset(
@@ -104,18 +104,18 @@ OF_TICKS = frozenset(
 
 async def statements_to_start(rig: LogRig, *workers: Sequence[Reader]) -> int:
     """Statements until members of workers, started one after another, hold their slots; those of ticks do not count."""
-    client = workers[0][0].client
+    client = rig.outbox.client
     running: list[Reader] = []
     with recorded(rig.outbox) as asked:
-        for members in workers:
-            await client.enter(members)
-            for reader in members:
-                await client.attach(reader)
+        for readers in workers:
+            await client.enter([reader.member for reader in readers])
+            for reader in readers:
+                await client.attach(reader.member)
                 running.append(reader)
-            while late := [reader for reader in running if reader.is_unsettled]:
+            while late := [reader for reader in running if reader.member.is_unsettled]:
                 await gathered(*(reader.join() for reader in late))
         for reader in running:
-            await client.detach(reader)
+            await client.detach(reader.member)
     names = [each.statement.name for each in asked]
     # How far the ticker gets meanwhile, which begins with questions to the server, is a matter of time.
     return len([name for name in names if name not in OF_TICKS])

@@ -15,7 +15,7 @@ from faststream_outbox._internal.log.sharing.slots import matches
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.sql.statements import Statement
-from faststream_outbox.events import ConnectionLost
+from faststream_outbox.events import StatementFailed
 from faststream_outbox.log import Outbox
 from tests.log.gate import Gate
 from tests.log.promises.test_lagging_standby import NEW, fail_over, publish
@@ -48,12 +48,12 @@ async def running(*workers: LogWorker) -> AsyncGenerator[None]:
     """Workers once all of their members wait for messages, and nothing calls them away: a listener that begins does."""
     for worker in workers:
         await worker.start()
-    readers = [consumer.reader for worker in workers for consumer in worker.consumers]
-    client = readers[0].client
+    members = [consumer.member for worker in workers for consumer in worker.consumers]
+    client = workers[0]._client
 
     def wait_at_the_end() -> bool:
         hears = client.listener is None or client.listener.is_hearing
-        return hears and all(reader in client.tail._seats and not reader.is_unsettled for reader in readers)
+        return hears and all(member in client.tail._seats and not member.is_unsettled for member in members)
 
     await eventually(wait_at_the_end, 20, "all wait at the end of the log")
     try:
@@ -276,11 +276,11 @@ async def test_member_that_leaves_while_ticks_are_read_is_no_trouble(rig: LogRig
         await publish(rig, rig.outbox, "ours", uri="mine")
         await asyncio.wait_for(gate.reached.wait(), 20)
         (consumer,) = worker.consumers
-        consumer.reader.wake.set()
+        consumer.member.wake.set()
         await eventually(lambda: not outbox.client.tail._seats)
         gate.open.set()
         await eventually(lambda: seen.payloads[mine] == ["ours"])
-    assert rig.reported(ConnectionLost) == []
+    assert rig.reported(StatementFailed) == []
 
 
 async def test_seek_while_a_member_waits_is_followed(rig: LogRig) -> None:

@@ -100,10 +100,10 @@ async def test_members_leave_one_after_the_other_as_long_as_the_server_answers(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: float, lost: int
 ) -> None:
     monkeypatch.setattr("faststream_outbox._internal.log.worker.PATIENCE", patience)
-    failures: list[events.ConnectionLost] = []
-    rig.outbox.client.events.subscribe(failures.append, events.ConnectionLost)
+    failures: list[events.StatementFailed] = []
+    rig.outbox.client.events.subscribe(failures.append, events.StatementFailed)
     members = [Running(rig.outbox, Collector()) for _ in range(12)]
-    await eventually(lambda: len(rig.outbox.client._readers) == 12)
+    await eventually(lambda: len(rig.outbox.client.members) == 12)
     await rig.put("k", 1)
     monkeypatch.setattr(rig.outbox.client.connection, "fetch", SlowLeaving(rig.outbox, seconds).fetch)
     await asyncio.gather(*(member.stop() for member in members))

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox._internal.events.types import StatementFailed, StatementWorks
 from faststream_outbox._internal.metrics import sampler
 from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox._internal.schema.names import Names
@@ -151,7 +151,7 @@ async def test_a_question_that_fails_is_an_event_and_nothing_else(
     one: Process, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[Any] = []
-    one.broker.client.events.subscribe(heard.append, ConnectionLost, ConnectionRestored)
+    one.broker.client.events.subscribe(heard.append, StatementFailed, StatementWorks)
     await one.broker.start()
     await eventually(lambda: one.leads)
     running: Any = one.broker._sampler
@@ -168,8 +168,8 @@ async def test_a_question_that_fails_is_an_event_and_nothing_else(
     running._overview.queues = answered
     await eventually(lambda: one.value("queue_ready", queue="orders") == 3)
     assert [(type(event), event.role) for event in heard] == [
-        (ConnectionLost, "sample of queues"),
-        (ConnectionRestored, "sample of queues"),
+        (StatementFailed, "sample of queues"),
+        (StatementWorks, "sample of queues"),
     ]
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,11 +11,9 @@ from sqlalchemy import Engine, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.overview import message
-from faststream_outbox._internal.overview.message import spoken
 from faststream_outbox.errors import QuestionTimedOut
 from faststream_outbox.overview import MessageStatus, Overview
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker, pause
-from tests.cases import each
 from tests.overview.conftest import APART, EXPIRED, LATER, LEASED, Fill
 
 
@@ -200,18 +197,3 @@ async def test_search_that_takes_too_long_says_how_far_it_got(
     with pytest.raises(QuestionTimedOut, match=r"not among the newest 14 rows.*by their id"):
         await overview.message(uuid4())
     await overview.close()
-
-
-@each(
-    ("time", "said"),
-    [
-        (timedelta(seconds=-5), "0.0 seconds"),
-        (timedelta(seconds=1.26), "1.3 seconds"),
-        (timedelta(seconds=119), "119.0 seconds"),
-        (timedelta(minutes=2), "2 minutes"),
-        (timedelta(hours=47), "47 hours"),
-        (timedelta(days=48), "48 days"),
-    ],
-)
-def test_time_is_spoken(time: timedelta, said: str) -> None:
-    assert spoken(time) == said

@@ -59,9 +59,9 @@ async def test_slots_of_a_process_are_counted(driver_engine: AsyncEngine) -> Non
     async with Outbox(driver_engine, tables=tables) as outbox:
         await outbox.setup()
         for group in ("billing", "mails"):
-            reader = Reader(outbox.client, Group(group), outbox.options)
-            await reader.leases.heartbeat()
-            await reader.leases.rebalance()
+            reader = Reader.of(outbox.client, Group(group), outbox.options)
+            await reader.member.leases.heartbeat()
+            await reader.member.leases.rebalance()
         overview = Overview(driver_engine, log_tables=tables)
         assert by_id(list(await overview.processes()), outbox.client.identity.worker_id).slots == 512
         await overview.close()

@@ -101,7 +101,7 @@ async def test_span_tells_who_reads_it(rig: LogRig, overview: Overview, monkeypa
     reader = await rig.reader(fixed=(0, 127))
     await reader.arrange()
     await rig.outbox.dispatch(Collector(), "g", worker_id=1, num_workers=2)
-    owner_id = reader.leases.me.hex[:8]
+    owner_id = reader.member.leases.me.hex[:8]
     process = Process(owner_id, "host", 7, ("read",), (1, 2), datetime.now(UTC), 0, 128)
 
     async def processes(_: Overview) -> list[Process]:

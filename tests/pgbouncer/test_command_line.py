@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import URL
 
-from faststream_outbox._internal.cli.place import Given, Where, find, make_engine
+from faststream_outbox._internal.cli.place import Place, Where, find, make_engine
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection
 from tests.cli.conftest import stage
 from tests.cli.stage import Stage
@@ -22,9 +22,10 @@ async def test_finds_tables_and_replays(driver: str, pooler: URL, stage: Stage) 
         # Twice: a statement that was left on a server connection would be in the way.
         for _ in range(2):
             async with engine.connect() as connection:
-                place = await find(Given(engine), Where(), connection)
-        assert place.table is not None
-        letters = DeadLetters(OutboxClient(engine, place.table, dlq_table=place.dlq_table))
+                place = await find(Place(engine), Where(), connection)
+        tables = place.tables
+        assert tables.table is not None
+        letters = DeadLetters(OutboxClient(engine, tables.table, dlq_table=tables.dlq_table))
         assert (await letters.replay(Selection(everything=True))).replayed == 3
     finally:
         await engine.dispose()

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.events.types import ConnectionLost, ListenerDeaf, ListenerReady, LoopCrashed
+from faststream_outbox._internal.events.types import ListenerDeaf, ListenerReady, LoopCrashed, StatementFailed
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from tests.connections.test_dedicated import LEVEL, PID, sql
@@ -54,7 +54,7 @@ async def test_publishers_and_two_workers_share_the_server_connections(make: Mak
 
     one, other = OutboxClient(make(), table), OutboxClient(make(), table)
     for client in (one, other):
-        client.events.subscribe(troubles.append, ConnectionLost, LoopCrashed)
+        client.events.subscribe(troubles.append, StatementFailed, LoopCrashed)
     async with working(one, table, handle, max_workers=3), working(other, table, handle, max_workers=3):
         async with asyncio.TaskGroup() as group:
             for client, name in ((one, "a"), (other, "b"), (one, "c")):

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox._internal.events.types import ConnectionLost, LoopCrashed
+from faststream_outbox._internal.events.types import LoopCrashed, StatementFailed
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.opened import Collector, ask, delivered, drain, opened, put
@@ -34,7 +34,7 @@ async def outbox(make: Make) -> AsyncIterator[Outbox]:
 def troubles(outbox: Outbox) -> list[Any]:
     """What went wrong on the log's own connections."""
     heard: list[Any] = []
-    outbox.events.subscribe(heard.append, ConnectionLost, LoopCrashed)
+    outbox.events.subscribe(heard.append, StatementFailed, LoopCrashed)
     return heard
 
 
@@ -42,7 +42,7 @@ def troubles(outbox: Outbox) -> list[Any]:
 async def another(make: Make, troubles: list[Any]) -> AsyncGenerator[Outbox]:
     """The same log in another process."""
     outbox = Outbox(make(), listen=False, events=Events())
-    outbox.events.subscribe(troubles.append, ConnectionLost, LoopCrashed)
+    outbox.events.subscribe(troubles.append, StatementFailed, LoopCrashed)
     yield outbox
     await outbox.cleanup()
 

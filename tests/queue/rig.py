@@ -4,6 +4,7 @@ Workers here do not poll unless the test says so: what a wake-up should have bro
 brought by a look from the beginning that happens to come along.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -14,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.sql.statements import statements
+from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.publish import publish
 from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
 from tests.queue.witness import Witness
@@ -143,6 +145,11 @@ class Rig:
     async def close(self) -> None:
         for worker in self._workers:
             await worker.stop(timeout=0)
+
+
+def hinted(client: OutboxClient, hint: Hint) -> None:
+    """Have the client's workers hear of a hint that nobody sent."""
+    client.plans.hint(hint, asyncio.get_running_loop().time())
 
 
 def _looked_at(node: Mapping[str, Any], table: str) -> int:

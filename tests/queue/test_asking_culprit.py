@@ -41,6 +41,12 @@ class Transfer:
         monkeypatch.setattr(DedicatedConnection, "fetch", carried)
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails several times is set apart without waiting for seconds to pass."""
+    monkeypatch.setattr("faststream_outbox._internal.queue.asking.STRIKE_SECONDS", 0.0)
+
+
 @pytest.fixture
 def transfer(monkeypatch: pytest.MonkeyPatch) -> Transfer:
     return Transfer(monkeypatch)

@@ -12,7 +12,7 @@ from faststream_outbox._internal.queue.plan import FEW_LANES
 from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
-from tests.queue.rig import Rig
+from tests.queue.rig import Rig, hinted
 from tests.waiting import eventually
 
 QUEUES = [f"queue {number}" for number in range(10 * FEW_LANES)]
@@ -70,7 +70,7 @@ def client(rig: Rig) -> OutboxClient:
 
 
 def at_rest(client: OutboxClient) -> bool:
-    plans = client.claimer.open().values()
+    plans = client.plans.open().values()
     lanes = [lane for plan in plans for lane in plan.lanes.values()]
     return bool(lanes) and all(plan.earliest_scan for plan in plans) and not any(lane.may_have_work for lane in lanes)
 
@@ -83,11 +83,11 @@ async def test_what_comes_between_a_probe_and_its_answer_is_found(
     await eventually(lambda: at_rest(client))
     probes.is_done.clear()
     probes.go_on.clear()
-    client.claimer.hint(Hint(None))
+    hinted(client, Hint(None))
     await probes.is_done.wait()
     # The probe has seen nothing. Whoever publishes now tells of it before the probe is heard of.
     await rig.sql(INSERT, queue=QUEUES[33], key=key)
-    client.claimer.hint(Hint(None))
+    hinted(client, Hint(None))
     probes.go_on.set()
     await rig.witness.wait(events.Handled, queue=QUEUES[33])
 
@@ -100,7 +100,7 @@ async def test_what_was_seen_is_claimed_although_hints_for_all_queues_do_not_end
     async def flooded(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
         rows = await fetch(connection, statement, values)
         if statement.name in ("claim", "find_lanes"):
-            client.claimer.hint(Hint(None, keyed=False))
+            hinted(client, Hint(None, keyed=False))
         return rows
 
     monkeypatch.setattr(DedicatedConnection, "fetch", flooded)
@@ -123,14 +123,14 @@ async def test_a_queue_that_never_ends_does_not_hold_up_what_must_be_found_first
             is_found.set()
         elif not is_found.is_set():
             await rig.sql(INSERT, queue=endless, key=None)
-            client.claimer.hint(Hint(endless))
+            hinted(client, Hint(endless))
         return DONE
 
     await rig.sql("insert into {t} (queue, payload) select :queue, '' from generate_series(1, 3)", queue=endless)
     await rig.work(handle, QUEUES, client=client, **ONE)
     await rig.witness.wait(events.Handled, count=2)
     await rig.sql(INSERT, queue=late, key=None)
-    client.claimer.hint(Hint(None))
+    hinted(client, Hint(None))
     async with asyncio.timeout(30):
         await is_found.wait()
 
@@ -141,7 +141,7 @@ async def test_messages_come_although_no_probe_works(rig: Rig, client: OutboxCli
     await rig.sql(INSERT, queue=QUEUES[77], key="k")
     await rig.work(Handled(), QUEUES, client=client, **ONE)
     await rig.witness.wait(events.Handled, count=2)
-    assert [event.role for event in rig.witness.of(events.ConnectionLost)] == ["find_lanes"]
+    assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["find_lanes"]
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ async def test_a_probe_that_failed_asks_for_less(rig: Rig, client: OutboxClient,
     await rig.work(Handled(), QUEUES, client=client, **ONE)
 
     def fails_often() -> bool:
-        client.claimer.hint(Hint(None))
+        hinted(client, Hint(None))
         return probes.count >= 3
 
     await eventually(fails_often)
@@ -159,13 +159,13 @@ async def test_a_probe_that_failed_asks_for_less(rig: Rig, client: OutboxClient,
     assert 0 < probes.asked[2] <= max(FEW_LANES, probes.asked[0] // 16)
     probes.error = None
     await rig.sql(INSERT, queue=QUEUES[99], key=None)
-    client.claimer.hint(Hint(None))
+    hinted(client, Hint(None))
     await rig.witness.wait(events.Handled)
 
     def works_again() -> bool:
         # Claims that went round may have left nothing to ask for.
-        client.claimer.hint(Hint(None))
-        return [event.role for event in rig.witness.of(events.ConnectionRestored)] == ["find_lanes"]
+        hinted(client, Hint(None))
+        return [event.role for event in rig.witness.of(events.StatementWorks)] == ["find_lanes"]
 
     await eventually(works_again)
 

@@ -20,7 +20,7 @@ from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done
 from faststream_outbox.schema import Names
-from tests.queue.rig import Rig
+from tests.queue.rig import Rig, hinted
 from tests.waiting import eventually
 
 SERVER = datetime(2026, 1, 1, tzinfo=UTC)
@@ -251,7 +251,7 @@ async def test_a_drain_stands_on_floors_and_asks_no_more_than_it_must(
     monkeypatch.setattr(DedicatedConnection, "fetch", noted)
     *_, last = await rig.publish(*(Envelope(queue="orders", body=b"1", key="k") for _ in range(100)))
     await rig.work(handle)
-    horizon = rig.client.claimer.horizon
+    horizon = rig.client.plans.horizon
     await eventually(lambda: horizon.id >= last)
     # From here on whatever is claimed knows the horizon.
     await rig.witness.wait(events.Started)
@@ -274,7 +274,7 @@ async def test_what_appears_below_a_floor_all_the_same_is_found_by_a_scan(rig: R
     ids = await rig.publish(*(Envelope(queue="orders", body=b"1", key="k") for _ in range(20)))
     await rig.work(handle)
     await rig.witness.wait(events.Handled, count=20)
-    rig.client.claimer.horizon.found(KEY, None, ids[-1])
+    rig.client.plans.horizon.found(KEY, None, ids[-1])
     await rig.sql("insert into {t} (id, queue, key, payload) values (:id, 'orders', 'k', '1')", id=ids[3])
-    rig.client.claimer.hint(Hint("orders", scan=True))
+    hinted(rig.client, Hint("orders", scan=True))
     await rig.witness.wait(events.Handled, count=21)

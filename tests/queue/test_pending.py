@@ -6,10 +6,9 @@ from faststream_outbox._internal.queue.pending import (
     APART_SECONDS,
     APART_TIMES,
     MOST_PER_STATEMENT,
+    Apart,
     Ended,
     Pending,
-    is_fault_of_data,
-    is_final,
 )
 from faststream_outbox.queue import DONE
 from tests.cases import each
@@ -22,31 +21,26 @@ class Refused(Exception):
         self.sqlstate = sqlstate
 
 
-class TestFault:
-    @each("state", ["22001", "22P05", "23514", "23505", "54000", "P0001", "44000"])
-    def test_is_the_datas(self, state: str) -> None:
-        assert is_fault_of_data(Refused(state))
-
-    @each(
-        "state",
-        ["28000", "28P01", "3D000", "42P01", "42501", "58030", "XX000", "08006", "53100", "57P01", "25006", None],
-    )
-    def test_is_not_the_datas(self, state: str | None) -> None:
-        assert not is_fault_of_data(Refused(state))
-
-    def test_is_the_datas_where_the_driver_cannot_write_it_down(self) -> None:
-        assert is_fault_of_data(UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates"))
-
-    def test_is_final_after_many_refusals_over_some_time_only(self) -> None:
-        times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
-        assert [is_final(*one) for one in times] == [False, False, True]
-
-
 def filled(count: int) -> tuple[Pending, list[Ended]]:
     pending = Pending()
     items: list[Ended] = [(claim_of(), DONE) for _ in range(count)]
     pending.fresh.extend(items)
     return pending, items
+
+
+def refused(pending: Pending, times: int, until: float) -> Apart:
+    """The only outcome, after it was refused so often: at once, and the last time at that time."""
+    pending.refused(pending.take(0.0), 0.0)
+    (apart,) = pending.apart
+    for time in range(1, times):
+        pending.apart.clear()
+        pending.refused_apart(apart, until if time == times - 1 else 0.0, Refused("23514"))
+    return apart
+
+
+def is_given_up(times: int, seconds: float) -> bool:
+    pending, _ = filled(1)
+    return refused(pending, times, seconds).error is not None
 
 
 class TestRefused:
@@ -83,6 +77,24 @@ class TestRefused:
             True,
             True,
         )
+
+    def test_one_is_given_up_after_many_refusals_over_some_time_only(self) -> None:
+        times = [(APART_TIMES - 1, 3600.0), (3600, APART_SECONDS / 2), (APART_TIMES, APART_SECONDS)]
+        assert [is_given_up(*one) for one in times] == [False, False, True]
+
+    def test_one_that_was_written_begins_anew(self) -> None:
+        pending, (item,) = filled(1)
+        apart = refused(pending, APART_TIMES - 1, 0.0)
+        pending.over(apart)
+        pending.refused_apart(Apart(item, 3600.0), 3600.0, Refused("23514"))
+        assert pending.apart[-1].error is None
+
+    def test_one_that_its_worker_leaves_begins_anew(self) -> None:
+        pending, (item,) = filled(1)
+        refused(pending, APART_TIMES - 1, 0.0)
+        pending.give_up(item[0].worker)
+        pending.refused_apart(Apart(item, 3600.0), 3600.0, Refused("23514"))
+        assert pending.apart[-1].error is None
 
     def test_fresh_ones_do_not_wait_for_the_pause_of_one_apart(self) -> None:
         pending, _ = filled(1)

@@ -140,10 +140,10 @@ class TestOutage:
             await rig.put("good")
             await rig.witness.wait(events.Handled, count=count)
         assert (await rig.leased(), rig.witness.of(events.OutcomeRefused)) == (1, [])
-        assert rig.witness.of(events.ConnectionLost)[0].role == "settle"
+        assert rig.witness.of(events.StatementFailed)[0].role == "settle"
         await rig.sql("alter table {d}_away rename to {d}")
         await rig.witness.wait(events.Died)
-        await rig.witness.wait(events.ConnectionRestored, role="settle")
+        await rig.witness.wait(events.StatementWorks, role="settle")
         assert ([letter["payload"] for letter in await rig.dead()], await rig.is_empty()) == ([b"bad"], True)
 
     @pytest.mark.slow

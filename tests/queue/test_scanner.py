@@ -69,7 +69,7 @@ async def test_a_failing_scan_is_told_once_and_tried_again_after_growing_pauses(
     await eventually(lambda: len(trouble.times.get("survey", ())) >= 6, timeout=20)
     first, *_, last = trouble.times["survey"][:6]
     assert last - first >= sum(pause_after(failures, 0.0) for failures in range(1, 6))
-    assert [event.role for event in rig.witness.of(events.ConnectionLost)] == ["scan"]
+    assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["scan"]
 
 
 @pytest.mark.slow
@@ -79,10 +79,10 @@ async def test_a_scan_that_works_does_not_hide_that_claims_fail(rig: Rig, troubl
     await eventually(lambda: len(trouble.times.get("claim", ())) >= 6, timeout=20)
     first, *_, last = trouble.times["claim"][:6]
     assert last - first >= sum(pause_after(failures, 0.0) for failures in range(1, 6))
-    assert [event.role for event in rig.witness.of(events.ConnectionLost)] == ["claim"]
+    assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["claim"]
     trouble.failing = ()
     await rig.put("a")
-    await rig.witness.wait(events.ConnectionRestored, role="claim")
+    await rig.witness.wait(events.StatementWorks, role="claim")
     await rig.witness.wait(events.Handled)
 
 
@@ -160,14 +160,14 @@ async def test_one_look_serves_all_who_would_look_soon(rig: Rig, monkeypatch: py
     client = rig.another_client(watch=False, listen=False)
     queues = [f"q{number}" for number in range(20)]
     workers = [await rig.work(handle, queue, client=client) for queue in queues]
-    plans = [client.claimer.open()[worker] for worker in workers]
+    plans = [client.plans.open()[worker] for worker in workers]
     await eventually(lambda: all(plan.earliest_scan for plan in plans))
     now = asyncio.get_running_loop().time()
     asked.clear()
     for number, plan in enumerate(plans):
         # The last one has just looked, and will not for long.
         plan.earliest_scan, plan.scan_at = 0.0, now + (number * 10 if number < 19 else 3600)
-    client.claimer.wake()
+    client.plans.work.set()
     await eventually(lambda: asked)
     await eventually(lambda: all(plan.scan_at > now + 2000 for plan in plans))
     assert asked == [sorted(queues[:-1])]

@@ -11,7 +11,7 @@ from faststream_outbox import events
 from faststream_outbox._internal.queue import scanner as searching
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
-from tests.queue.rig import Rig
+from tests.queue.rig import Rig, hinted
 from tests.waiting import eventually
 
 KEYS = 3 * searching.KEYS_PER_WALK
@@ -31,7 +31,7 @@ async def begin(rig: Rig, **options: Any) -> OutboxClient:
     """A worker that has looked at everything once and found nothing to do."""
     client = rig.another_client(watch=False, listen=False)
     worker = await rig.work(handle, client=client, **options)
-    plan = client.claimer.open()[worker]
+    plan = client.plans.open()[worker]
 
     def has_passed_all() -> bool:
         lane = plan.lanes.get(("orders", 0, True))
@@ -58,7 +58,7 @@ async def test_a_key_is_found_beside_many_that_wait_for_later(rig: Rig, sent: li
     client = await begin(rig)
     await rig.sql(EXPIRE)
     sent.clear()
-    client.claimer.hint(Hint("orders", scan=True))
+    hinted(client, Hint("orders", scan=True))
     await rig.witness.wait(events.Handled)
     assert sent.count("walk_keys") == 0
 
@@ -76,6 +76,6 @@ async def test_where_too_much_is_due_the_keys_are_walked_to_the_end(
     client = await begin(rig)
     await rig.sql(EXPIRE)
     sent.clear()
-    client.claimer.hint(Hint("orders", scan=True))
+    hinted(client, Hint("orders", scan=True))
     await rig.witness.wait(events.Handled)
     assert sent.count("walk_keys") == 3

@@ -131,8 +131,8 @@ class TestBrokenConnection:
         Cut(monkeypatch, "before")
         await rig.work(done)
         await rig.put("a")
-        lost = await rig.witness.wait(events.ConnectionLost, role="settle")
-        await rig.witness.wait(events.ConnectionRestored, role="settle")
+        lost = await rig.witness.wait(events.StatementFailed, role="settle")
+        await rig.witness.wait(events.StatementWorks, role="settle")
         assert isinstance(lost.error, ConnectionResetError)
 
     async def test_a_lease_lost_during_an_outage_is_told_as_lost(

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import Envelope, Inbox, OutboxBroker
-from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.events.types import StatementFailed
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.annotations import OutboxMessage
 from faststream_outbox.events import Events
@@ -33,8 +33,8 @@ class Troubles:
     """Raises what was refused, instead of letting a test wait for it."""
 
     def __init__(self, events: Events) -> None:
-        self._report: list[ConnectionLost] = []
-        events.subscribe(self._report.append, ConnectionLost)
+        self._report: list[StatementFailed] = []
+        events.subscribe(self._report.append, StatementFailed)
 
     async def until(self, predicate: Callable[[], Any]) -> None:
         await eventually(lambda: self._report or predicate())

@@ -53,7 +53,7 @@ async def test_nothing_is_lost(stage: Stage, missing: str, failed: Counter[str],
             running = asyncio.create_task(outbox.run(handle, "billing", stop_event=ended))
             await eventually(lambda: running.done() or sum(failed.values()) >= TRIES)
             assert not running.done(), running.exception()
-            said = [line for line in caplog.messages if line.startswith("Connection for ")]
+            said = [line for line in caplog.messages if line.startswith("`")]
         await eventually(lambda: set(handled) == {"a", "b"})
         await eventually(lambda: stage.ask("SELECT state FROM outbox_log_deferred") == [("parked",)])
         ended.set()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox._internal.events.types import ConnectionLost, MessageSetApart, OutcomeRefused
+from faststream_outbox._internal.events.types import MessageSetApart, OutcomeRefused, StatementFailed
 from faststream_outbox._internal.service import pause_after
 from faststream_outbox.queue import DONE, Claim, Dead, OutboxClient, Worker
 from tests.rights.refusals import counting
@@ -44,14 +44,14 @@ async def test_nothing_is_parked_or_lost(stage: Stage, missing: str, failed: Cou
     stage.execute("INSERT INTO outbox (queue, payload) VALUES ('orders', 'poison')")
     engine = stage.engine("outbox_worker")
     client = OutboxClient(engine, stage.table, dlq_table=stage.dlq_table, log=None)
-    client.events.subscribe(reported.append, ConnectionLost, MessageSetApart, OutcomeRefused)
+    client.events.subscribe(reported.append, StatementFailed, MessageSetApart, OutcomeRefused)
     options = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
     worker = Worker(engine, stage.table, "orders", handle, client=client, **options)
     with stage.without(f"REVOKE {missing} FROM outbox_worker"):
         await worker.start()
         await eventually(lambda: max(failed.values(), default=0) >= TRIES)
         lost = stage.ask("SELECT payload FROM outbox WHERE next_attempt_at = 'infinity'")
-        roles = [event.role for event in reported if isinstance(event, ConnectionLost)]
+        roles = [event.role for event in reported if isinstance(event, StatementFailed)]
     await eventually(lambda: stage.ask("SELECT count(*) FROM outbox") == [(0,)])
     await worker.stop()
     await engine.dispose()

@@ -7,7 +7,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.events.types import StatementFailed
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.wakeup.hint import Hint, Notice, parsed
 from faststream_outbox._internal.wakeup.wakeups import Notifier, Wakeups
@@ -99,7 +99,7 @@ async def test_hint_that_comes_while_the_connection_is_closed_is_sent(monkeypatc
 
 async def test_failed_sending_is_told_and_the_next_hint_is_sent() -> None:
     post, events, reported = Post(), Events(), []
-    events.subscribe(reported.append, ConnectionLost)
+    events.subscribe(reported.append, StatementFailed)
     notifier = Notifier(post.send, events, "me")
     post.error = OSError("unreachable")
     notifier.push(Hint("a"))
@@ -146,7 +146,7 @@ async def test_two_hundred_commits_at_once_are_fewer_notifications(
 
 async def test_publisher_commits_though_nobody_can_be_notified(engine: AsyncEngine, table: Table) -> None:
     events, reported = Events(), []
-    events.subscribe(reported.append, ConnectionLost)
+    events.subscribe(reported.append, StatementFailed)
     nowhere = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/nothing")
     wakeups = Wakeups(nowhere, Names.of(table), events)
     async with AsyncSession(engine) as session, session.begin():

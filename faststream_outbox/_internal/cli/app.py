@@ -20,8 +20,6 @@ from faststream_outbox._internal.cli.commands import (
     status,
     tail,
 )
-from faststream_outbox._internal.cli.commands import groups as pausing
-from faststream_outbox._internal.cli.commands import messages as timers
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,8 +57,8 @@ app.callback()(_callback)
 for _add_to in (
     status.add_to,
     messages.add_to,
-    pausing.add_pausing_to,
-    timers.add_timers_to,
+    groups.add_pausing_to,
+    messages.add_timers_to,
     dead.add_to,
     groups.add_to,
     parked.add_to,

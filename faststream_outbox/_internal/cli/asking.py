@@ -1,11 +1,8 @@
-"""Asking before something is changed: at a terminal, or not at all with `--yes`.
+"""Asking before something is changed, and showing how far it has got: both at a terminal alone.
 
-Without a terminal nobody could answer, so a script has to say `--yes`. While a question or an editor is open, Ctrl-C is
-theirs: the event loop would only note it and wait on. Used by commands that replay, delete or move.
-
-Progress of what takes long, on the standard error and only at a terminal: a script gets the answer alone.
-
-Used by commands that replay, purge and clean.
+Without a terminal nobody could answer, so a script has to say `--yes`, and gets the answer without the progress, which
+goes to the standard error. While a question or an editor is open, Ctrl-C is theirs: the event loop would only note it
+and wait on. Used by commands that replay, purge, clean, edit or move.
 """
 
 import os

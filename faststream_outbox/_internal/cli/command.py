@@ -200,9 +200,10 @@ class _Running:
                 place = Place(source.engine)
                 if self._needs == "tables":
                     place = await find(source, self._where, connection)
-                    log = None if place.log_tables is None else place.log_tables.log
-                    tables = (place.table, place.dlq_table, log, place.inbox_table)
-                    self.printer.hidden(await hidden(connection, *tables))
+                    tables = place.tables
+                    log = None if tables.log_tables is None else tables.log_tables.log
+                    of_rows = (tables.table, tables.dlq_table, log, tables.inbox_table)
+                    self.printer.hidden(await hidden(connection, *of_rows))
             here = Here(place, self.printer, source, self._where)
             try:
                 return await self._action(here, **self._values)

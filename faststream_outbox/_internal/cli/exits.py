@@ -1,16 +1,10 @@
-"""Exit codes, and the answers and refusals of commands that carry them.
+"""What a command answers: an exit code, data for programs, and blocks for people; or why there is no answer.
 
-The same for every command, so that a script can tell a fault of its own from one of the database. docs/cli.md has the
-table.
-
-From an error to an exit code and a message without a traceback. Pure.
-
-What is not known here is a mistake of the program's, and keeps its traceback. Used by `command`.
-
-What a command shows to people, before anything is known of the terminal: tables, facts, sentences, bodies.
-
-Made by `views`, printed by `printing`. Texts stand here as they came, also a stranger's: whoever prints
-makes them safe.
+Exit codes are the same for every command, so that a script can tell a fault of its own from one of the database.
+docs/cli.md has the table. `fault_of` makes a code and a message of an error, without a traceback; what it does not know
+is a mistake of the program's, and keeps its own. Blocks are tables, facts, sentences and bodies before anything is
+known of the terminal: texts stand in them as they came, also a stranger's, and whoever prints makes them safe. Pure.
+Made by the commands, read by `command`, shown by `printing`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +16,7 @@ from typing import Literal
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, SQLAlchemyError
 
 from faststream_outbox import errors
-from faststream_outbox._internal.connections.cause import sqlstate_of
+from faststream_outbox._internal.connections.cause import MISSING, first_line, has_state, sqlstate_of
 
 Mark = Literal["plain", "good", "notice", "warning", "bad"]
 """How much something wants to be seen."""
@@ -121,8 +115,6 @@ class Refusal(Exception):
 
 _NEVER_CONNECTED = ("08", "28", "3D", "57P", "53300")
 """Connection failures, wrong passwords, no such database, a server that starts or stops, and one that is full."""
-_NOT_AS_NEEDED = ("42P01", "42703", "42883", "3F000")
-"""No such table, column, function or schema."""
 _CHECK = " `faststream-outbox schema check` says what differs from what this version needs."
 
 
@@ -148,17 +140,17 @@ def fault_of(error: BaseException, *, is_connecting: bool) -> Fault | None:
     if is_connecting and isinstance(error, UnicodeError):
         # Python says so of the name of a host that is too long, or has two dots in a row.
         return Fault(
-            Exit.UNREACHABLE, kind, f"The database cannot be reached: its host has no such name: {_said(error)}"
+            Exit.UNREACHABLE, kind, f"The database cannot be reached: its host has no such name: {first_line(error)}"
         )
-    state = sqlstate_of(error)
     if _is_of_driver(error) or isinstance(error, OSError | TimeoutError):
-        if state is None or state.startswith(_NEVER_CONNECTED):
+        state = sqlstate_of(error)
+        if state is None or has_state(error, *_NEVER_CONNECTED):
             if is_connecting or isinstance(error, OSError | InterfaceError) or state is not None:
-                message = f"The database cannot be reached: {_said(error)}"
+                message = f"The database cannot be reached: {first_line(error)}"
                 return Fault(Exit.UNREACHABLE, kind, message)
-            return Fault(Exit.REFUSED, kind, f"The database did not answer in time: {_said(error)}")
-        hint = _CHECK if state in _NOT_AS_NEEDED else ""
-        return Fault(Exit.REFUSED, kind, f"The database refused: {_said(error)}{hint}")
+            return Fault(Exit.REFUSED, kind, f"The database did not answer in time: {first_line(error)}")
+        hint = _CHECK if has_state(error, *MISSING) else ""
+        return Fault(Exit.REFUSED, kind, f"The database refused: {first_line(error)}{hint}")
     return None
 
 
@@ -181,10 +173,3 @@ def _is_of_driver(error: BaseException) -> bool:
         "asyncpg",
         "psycopg",
     )
-
-
-def _said(error: BaseException) -> str:
-    """The first line of what the driver or the server says, without SQLAlchemy's class names in front."""
-    origin = getattr(error, "orig", None) or error
-    text = next((line for line in str(origin).splitlines() if line.strip()), type(origin).__name__)
-    return text.partition(">: ")[2] if text.startswith("<class ") else text

@@ -1,11 +1,7 @@
-"""Options that several commands have, each declared once: `--yes`, `--limit`, `--rate`, which dead letters.
+"""Options that several commands have, each declared once, and times and lengths of time as people write them.
 
-Used by `commands`.
-
-Times and lengths of time as people write them: `2026-11-17T10:00`, `2h`, `1h30m`, `7d`.
-
-A time without a zone is UTC, as everything that is printed. A length where a time is wanted means: so long ago. Used as
-parsers of options.
+Such as `--yes`, `--limit`, `--rate`, which dead letters; `2026-11-17T10:00`, `2h`, `1h30m`, `7d`. A time without a zone
+is UTC, as everything that is printed. A length where a time is wanted means: so long ago. Used by `commands`.
 """
 
 import re

@@ -1,24 +1,20 @@
-"""Where a command works: an engine and the tables that are there, from `--dsn` or `--app` and the names of tables.
+"""Where a command works: an engine and tables, from `--dsn` or `--app` and the names of tables.
+
+An address is what an operator has at hand: the application's, with any driver's name in it or none, or a hosting
+service's with libpq's options; asyncpg or psycopg is used, whichever is installed. The connections are named, and give
+up a server that does not answer. An application is only imported, never started: its engine and its tables are used,
+and its relays are listed.
 
 A table that was named must exist, and the nearest name is said where it does not. One that was not named is used if
-there is one under its usual name with the right columns. Used by `here`.
-
-An engine from an address with any driver's name in it, or none: asyncpg or psycopg, whichever is installed.
-
-The address is what an operator has at hand: the application's, with a driver for sync code, or a hosting service's,
-with libpq's options. The connections are named, and give up a server that does not answer. Used by `place`.
-
-What `--app module:name` means: a broker, a FastStream app, a router of FastAPI, an `Outbox` or an `Inbox`.
-
-Only imported, never started: its engine and its tables are used, and its relays are listed. A module that cannot be
-imported, or has another name for it, is a refusal that says what to write. Used by `place`.
+there is one under its usual name with the right columns. What cannot be found is a refusal that says what to write.
+Used by `command`, which connects, and by the commands of the schema.
 """
 
 import os
 import sys
 import traceback
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,17 +22,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from sqlalchemy import URL, Connection, MetaData, Table, inspect
+from sqlalchemy import URL, Connection, MetaData, inspect
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.cli.exits import Refusal
 from faststream_outbox._internal.connections.address import Address
-from faststream_outbox._internal.log.outbox import Outbox
 from faststream_outbox._internal.options import is_encodable, nearest
-from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.schema.catalog import read
-from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox._internal.schema.given import Tables
+from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox._internal.schema.shape import Found
 from faststream_outbox._internal.schema.tables import make_dlq_table, make_inbox_table, make_outbox_table
 from faststream_outbox.errors import UnknownName
@@ -93,19 +88,16 @@ _KINDS = "an OutboxBroker, a FastStream app with one, an OutboxClient, an Outbox
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What an application has described."""
+class Place:
+    """An engine, and the tables of its database: those that an application has described, or that were found."""
 
     engine: AsyncEngine
-    table: Table | None = None
-    dlq_table: Table | None = None
-    log_tables: LogTables | None = None
-    inbox_table: Table | None = None
+    tables: Tables = field(default_factory=Tables)
     broker: Any = None
     """The OutboxBroker, which has relays and subscribers."""
 
 
-def given_by(reference: str) -> Given:
+def given_by(reference: str) -> Place:
     """What a reference like `shop.app:broker` has."""
     found = _loaded(reference)
     given = _given(found)
@@ -150,7 +142,7 @@ def _place(error: BaseException) -> str:
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
 
 
-def _given(found: object) -> Given | None:
+def _given(found: object) -> Place | None:
     broker = _broker_of(found)
     if broker is None:
         return _engine_user(found)
@@ -158,18 +150,21 @@ def _given(found: object) -> Given | None:
     if config.engine is None:
         msg = "--app: this broker was made without an engine, as for tests, so there is no database to look at."
         raise Refusal(msg)
-    return Given(config.engine, config.outbox_table, config.dlq_table, config.log_tables, broker=broker)
+    return Place(config.engine, Tables(config.outbox_table, config.dlq_table, config.log_tables), broker)
 
 
-def _engine_user(found: object) -> Given | None:
+def _engine_user(found: object) -> Place | None:
     """What works on a database without a broker."""
-    if isinstance(found, Outbox):
-        return Given(found.engine, log_tables=found.tables)
-    if isinstance(found, OutboxClient):
-        return Given(found.engine, found.table, found.dlq_table)
+    # Imported here, because most commands name no application, and need only some of it.
     from faststream_outbox._internal.inbox.receiver import Receiver
+    from faststream_outbox._internal.log.outbox import Outbox
+    from faststream_outbox._internal.queue.client import OutboxClient
 
-    return Given(found.engine, inbox_table=found.table) if isinstance(found, Receiver) else None
+    if isinstance(found, Outbox):
+        return Place(found.engine, Tables(log_tables=found.tables))
+    if isinstance(found, OutboxClient):
+        return Place(found.engine, Tables(found.table, found.dlq_table))
+    return Place(found.engine, Tables(inbox_table=found.table)) if isinstance(found, Receiver) else None
 
 
 def _broker_of(found: object) -> Any:
@@ -215,19 +210,7 @@ class Names(NamedTuple):
 USUAL = Names("outbox", "outbox_dlq", "outbox_log", "inbox")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An engine, and the tables of its database that commands work on."""
-
-    engine: AsyncEngine
-    table: Table | None = None
-    dlq_table: Table | None = None
-    log_tables: LogTables | None = None
-    inbox_table: Table | None = None
-    broker: Any = None
-
-
-def given(where: Where) -> Given:
+def given(where: Where) -> Place:
     """The engine, and what an application says of its tables."""
     if where.app is not None:
         if where.dsn is not None:
@@ -241,38 +224,21 @@ def given(where: Where) -> Given:
             "--app module:broker."
         )
         raise Refusal(msg)
-    return Given(make_engine(dsn))
+    return Place(make_engine(dsn))
 
 
-async def find(source: Given, where: Where, connection: AsyncConnection) -> Place:
+async def find(source: Place, where: Where, connection: AsyncConnection) -> Place:
     """The tables that were named, those that the application has, and those that are there under their usual names."""
     names = await connection.run_sync(lambda sync: _names(sync, source, where))
     tables = described(names, where, partitioned=await is_partitioned(connection, names.log, where.schema))
-    return Place(
-        source.engine,
-        tables.table if tables.table is not None else source.table,
-        tables.dlq_table if tables.dlq_table is not None else source.dlq_table,
-        tables.log_tables or source.log_tables,
-        tables.inbox_table if tables.inbox_table is not None else source.inbox_table,
-        source.broker,
-    )
+    return replace(source, tables=tables.or_else(source.tables))
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """Tables as this version makes them, under the names that were asked for."""
-
-    table: Table | None
-    dlq_table: Table | None
-    log_tables: LogTables | None
-    inbox_table: Table | None
-
-
-def described(names: Names, where: Where, *, partitioned: bool = False) -> Described:
+def described(names: Names, where: Where, *, partitioned: bool = False) -> Tables:
     """Describe tables of these names."""
     metadata = MetaData(schema=where.schema)
     try:
-        return Described(
+        return Tables(
             table=None if names.table is None else make_outbox_table(metadata, names.table),
             dlq_table=None if names.dlq_table is None else make_dlq_table(metadata, names.dlq_table),
             log_tables=None
@@ -293,18 +259,18 @@ async def is_partitioned(connection: AsyncConnection, log: str | None, schema: s
     return isinstance(found, Found) and found.kind == "p"
 
 
-def _names(connection: Connection, source: Given, where: Where) -> Names:
+def _names(connection: Connection, source: Place, where: Where) -> Names:
     """Names of the tables to describe: those that were given, or the usual ones of which the application has none."""
-    inspector = inspect(connection)
+    inspector, has = inspect(connection), source.tables
     there = set(inspector.get_table_names(schema=where.schema))
 
-    def name(option: str, said: str | None, usual: tuple[str, ...], columns: set[str], *, is_given: bool) -> str | None:
+    def name(option: str, said: str | None, usual: tuple[str, ...], columns: set[str], given: object) -> str | None:
         if said is not None:
             if said not in there:
                 msg = f"{option}: there is no table {said!r}; {nearest(said, there, 'table')}"
                 raise UnknownName(msg)
             return said
-        if is_given or source.broker is not None:
+        if given is not None or source.broker is not None:
             return None
         for each in usual:
             if each in there:
@@ -314,15 +280,9 @@ def _names(connection: Connection, source: Given, where: Where) -> Names:
         return None
 
     return Names(
-        name("--table", where.table, ("outbox",), {"queue", "payload"}, is_given=source.table is not None),
-        name("--dlq-table", where.dlq_table, ("outbox_dlq",), {"original_id"}, is_given=source.dlq_table is not None),
+        name("--table", where.table, ("outbox",), {"queue", "payload"}, has.table),
+        name("--dlq-table", where.dlq_table, ("outbox_dlq",), {"original_id"}, has.dlq_table),
         # An Outbox without FastStream calls its log `outbox`, unless it is given another name.
-        name("--log", where.log, ("outbox_log", "outbox"), {"position", "uri"}, is_given=source.log_tables is not None),
-        name(
-            "--inbox",
-            where.inbox,
-            ("inbox",),
-            {"consumer", "message_id", "received_at"},
-            is_given=source.inbox_table is not None,
-        ),
+        name("--log", where.log, ("outbox_log", "outbox"), {"position", "uri"}, has.log_tables),
+        name("--inbox", where.inbox, ("inbox",), {"consumer", "message_id", "received_at"}, has.inbox_table),
     )

@@ -1,12 +1,10 @@
-"""Printing: tables and colours on a terminal, aligned text without either into a file or a pipe, or JSON.
+"""Printing an answer: tables and colours on a terminal, aligned text into a file or a pipe, or one JSON object.
 
 Rich is given texts and never markup, and every text goes through `one_line` or `lines` first. Answers go to the
-standard output; questions, progress and errors to the standard error, so that a pipe gets the answer alone.
-
-Values as JSON: fields of dataclasses under their names, ISO times, bytes as text or base64.
-
-One shape for every command: `{"command", "exit_code", "data", "error"}`. Nothing but ASCII leaves, so that no byte of a
-stranger reaches a terminal as it is. Used by `printing`; docs/cli.md has the shape.
+standard output; questions, progress and errors to the standard error, so that a pipe gets the answer alone. JSON has
+one shape for every command, `{"command", "exit_code", "data", "error"}`, with fields of dataclasses under their names,
+ISO times, and bytes as text or base64: docs/cli.md has it. Nothing but ASCII is in it, so that no byte of a stranger
+reaches a terminal as it is. Used by `command`, by `asking`, and by commands that show a plan before they ask.
 """
 
 import json
@@ -26,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from faststream_outbox._internal import text as shown
 from faststream_outbox._internal.cli.exits import (
     Answer,
     Block,
@@ -40,7 +37,7 @@ from faststream_outbox._internal.cli.exits import (
     Quoted,
     Said,
 )
-from faststream_outbox._internal.text import one_line
+from faststream_outbox._internal.text import body, lines, moment, one_line
 
 
 def document(command: str, exit: Exit, data: object, error: tuple[str, str] | None = None) -> str:
@@ -185,7 +182,7 @@ def _show(block: Block, to: Console) -> None:
             to.print(table)
         case Said():
             # Not wrapped: SQL that is to be pasted must keep its comments on their lines.
-            to.print(Text(shown.lines(block.text), style=_STYLES[block.mark]), soft_wrap=True)
+            to.print(Text(lines(block.text), style=_STYLES[block.mark]), soft_wrap=True)
         case Quoted() | Body():
             to.print(Text(one_line(block.title), style="bold"))
             to.print(Text(_quoted(block)), soft_wrap=True)
@@ -210,7 +207,7 @@ def _worded(cell: Cell) -> str:
         case Marked():
             return one_line(cell.text)
         case datetime():
-            return shown.moment(cell)
+            return moment(cell)
         case int():
             return f"{cell:,}"
         case str():
@@ -226,10 +223,10 @@ def plain(block: Block) -> str:
             return "\n".join([one_line(block.title)] * bool(block.title) + _aligned(block))
         case Facts():
             width = max((len(name) for name, _ in block.pairs), default=0)
-            lines = [f"{name:<{width}}  {_worded(value)}".rstrip() for name, value in block.pairs]
-            return "\n".join([one_line(block.title)] * bool(block.title) + lines)
+            pairs = [f"{name:<{width}}  {_worded(value)}".rstrip() for name, value in block.pairs]
+            return "\n".join([one_line(block.title)] * bool(block.title) + pairs)
         case Said():
-            return shown.lines(block.text)
+            return lines(block.text)
         case Quoted() | Body():
             return f"{one_line(block.title)}\n{_quoted(block)}"
         case _:
@@ -237,7 +234,7 @@ def plain(block: Block) -> str:
 
 
 def _quoted(block: Quoted | Body) -> str:
-    text = shown.lines(block.text) if isinstance(block, Quoted) else shown.body(block.payload, is_full=block.is_full)
+    text = lines(block.text) if isinstance(block, Quoted) else body(block.payload, is_full=block.is_full)
     return "  " + text.replace("\n", "\n  ")
 
 

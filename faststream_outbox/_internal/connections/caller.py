@@ -1,23 +1,21 @@
 """One way to run a statement through whatever the caller has open.
 
-SQLAlchemy sessions and connections, asyncpg connections, psycopg connections and anything with a
-psycopg cursor (Django's `connection` too). The statement runs in the caller's transaction, if there
-is one; nothing is flushed, begun or committed here. The session of a transactional handler is refused once that
-has ended. Used by `publish` and by settling inside a handler's transaction.
+SQLAlchemy sessions and connections, asyncpg connections, psycopg connections and anything with a psycopg cursor
+(Django's `connection` too). The statement runs in the caller's transaction, if there is one; nothing is flushed, begun
+or committed here. The session of a transactional handler is refused once that has ended. What takes several statements
+is written once, as `Steps`, and run with an event loop or without one.
 
-A statement on the cursor below a SQLAlchemy connection, without what SQLAlchemy builds around every statement.
-
-That is half of what publishing one message adds to a transaction. The cursor is the one that SQLAlchemy itself would
-use: the same transaction, the same prepared statements and their settings, the same errors, and a dead connection is
-taken out of the pool as ever. Taken only where nobody can see a difference: not where somebody listens (echo,
-events such as those of OpenTelemetry's instrumentation), and not where SQLAlchemy would first have to begin a
-transaction or to refuse the statement. What is read here of SQLAlchemy's is private: where it is missing, the answer
-is no. Used by `caller`.
+Where nobody can see a difference, a statement goes to the cursor below SQLAlchemy's connection: that is half of what
+publishing one message adds to a transaction. It is the cursor that SQLAlchemy itself would use: the same transaction,
+the same prepared statements, the same errors, and a dead connection is taken out of the pool as ever. Not where
+somebody listens (echo, events such as those of OpenTelemetry's instrumentation), and not where SQLAlchemy would first
+have to begin a transaction or to refuse the statement. What is read here of SQLAlchemy's is private: where it is
+missing, the answer is no. Used by publishing, by the inbox, and by settling inside a handler's transaction.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Table
@@ -62,7 +60,7 @@ def _is_under_way(connection: Any) -> bool:
 
 
 def fetch_at_once(connection: Connection, sql: str, parameters: Any) -> list[Any]:
-    """Run a statement of a connection that `suits`; its rows."""
+    """Run a statement of a connection that `is_at_once`; its rows."""
     proxied = connection.connection
     cursor: Any = None
     try:
@@ -91,7 +89,10 @@ def _raise(connection: Connection, error: BaseException, cursor: Any, sql: str, 
     connection._handle_dbapi_exception(error, sql, parameters, cursor, None)
 
 
+T = TypeVar("T")
 Rows = Sequence[Sequence[Any]]
+Steps = Generator[tuple[Statement, Mapping[str, Any]], Rows, T]
+"""Statements to run one after the other: yields each with its values, gets its rows, or is thrown its error."""
 
 _ENDED: WeakSet[Any] = WeakSet()
 _ENDED_SESSION = (
@@ -208,6 +209,36 @@ class CallerConnection:
         except Exception as error:
             _explain(error, statement)
             raise
+
+
+async def run(opened: CallerConnection, steps: Steps[T]) -> T:
+    """Run statements as they are asked for, with `await`; what they come to."""
+    try:
+        asked = next(steps)
+        while True:
+            try:
+                rows = await opened.fetch(*asked)
+            except BaseException as error:  # noqa: BLE001 - raised again by the steps, unless they deal with it
+                asked = steps.throw(error)
+            else:
+                asked = steps.send(rows)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def run_sync(opened: CallerConnection, steps: Steps[T]) -> T:
+    """As `run`, without an event loop."""
+    try:
+        asked = next(steps)
+        while True:
+            try:
+                rows = opened.fetch_sync(*asked)
+            except BaseException as error:  # noqa: BLE001 - raised again by the steps, unless they deal with it
+                asked = steps.throw(error)
+            else:
+                asked = steps.send(rows)
+    except StopIteration as end:
+        return cast("T", end.value)
 
 
 def _explain(error: Exception, statement: Statement) -> None:

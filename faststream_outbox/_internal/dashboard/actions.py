@@ -1,11 +1,9 @@
-"""What an operator may do with the dashboard, by the names that `can(user, action)` decides about, and for how long.
+"""What an operator may do with the dashboard, who did what, and what a dashboard was made with.
 
-Who did what: one record for each action, whatever came of it, in the log and for a hook of yours.
-
-The log line has its fields apart too (`extra`), for log processors. A hook that raises stops nothing: the action has
-happened. Written by `dashboard` after every action and every refusal.
-
-What a dashboard was made with; checked once, read by every screen.
+`Action` has the names that `can(user, action)` decides about; each has a time limit. Every action and every refusal is
+one record, whatever came of it, for the log and for a hook of yours. The log line has its fields apart too (`extra`),
+for log processors. A hook that raises stops nothing: the action has happened. `Options` are checked once. Used by
+`dashboard` for each request, and by every screen.
 """
 
 import inspect
@@ -20,6 +18,7 @@ from urllib.parse import urlsplit
 
 from faststream_outbox._internal.dashboard.content import Redact
 from faststream_outbox._internal.options import check_seconds, check_text
+from faststream_outbox._internal.overview.queues import OLD_SECONDS
 from faststream_outbox.errors import InvalidOption
 
 
@@ -143,7 +142,7 @@ class Options:
     redact: Redact | None = None
     on_action: OnAction | None = None
     trace_url: str | None = None
-    late_after: float = 60.0
+    late_after: float = OLD_SECONDS
     """Seconds after which a message that waits is shown in red."""
 
     def __post_init__(self) -> None:

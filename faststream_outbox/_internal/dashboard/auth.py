@@ -1,13 +1,12 @@
-"""Who is asking: a callable that turns a request into a user, and two ready-made ones.
+"""Who is asking: a callable that turns a request into a user, two ready-made ones, and a token that works once.
 
 Any callable `(request) -> user | None` will do, also an async one; a `Response` that it returns is sent as it is, for
-redirects to a login page. Secrets are compared in constant time. Called by `guard` for every request but static files.
+redirects to a login page. Secrets are compared in constant time.
 
-Where no auth was given: whoever sits at this machine, with a token that works once.
-
-The token stands in an address that is printed, or logged when somebody comes without one. It is exchanged for a cookie
-and then worth nothing. Only requests from a loopback address, to a loopback name, and through no proxy are heard: a
-page of somebody else whose name was pointed at 127.0.0.1 is not. Made by `make_dashboard`.
+Where no auth was given, whoever sits at this machine comes in with a token. It stands in an address that is printed, or
+logged when somebody comes without one; it is exchanged for a cookie and then worth nothing. Only requests from a
+loopback address, to a loopback name, and through no proxy are heard: a page of somebody else whose name was pointed at
+127.0.0.1 is not. Called by `guard` for every request but static files.
 """
 
 import base64

@@ -1,13 +1,12 @@
-"""What a message says, as it is shown: decoded, pretty-printed, and without what a redactor takes out.
+"""What a message says, as it is shown, and as text that somebody may change.
 
-Numbers keep every digit. A redactor that fails hides everything: what it would have taken out is not known. Used by
-the screens that show messages.
+Shown, it is decoded, pretty-printed, and without what a redactor takes out. Numbers keep every digit. A redactor that
+fails hides everything: what it would have taken out is not known.
 
-A dead letter as text that somebody may change, and back: body and headers. Pure. Used by the message's screen.
-
-Nothing else than what was typed changes: JSON keeps its digits, escapes and double keys. What cannot be changed here
-without harm is said, and left to the command line: bytes, a carriage return, which browsers change, a body that is too
-long, and whatever the redactor hides, because its masks would be written back.
+Of a dead letter, body and headers may be changed, and nothing else than what was typed changes: JSON keeps its digits,
+escapes and double keys. What cannot be changed here without harm is said, and left to the command line: bytes, a
+carriage return, which browsers change, a body that is too long, and whatever the redactor hides, because its masks
+would be written back. Used by the screens that show messages.
 """
 
 import json
@@ -22,7 +21,7 @@ from urllib.parse import quote_plus
 
 from faststream_outbox._internal.options import check_text
 from faststream_outbox._internal.queue.dead_letters import DeadLetter
-from faststream_outbox._internal.text import compact, is_json, reindented
+from faststream_outbox._internal.text import compact, hexdump, is_json, reindented
 from faststream_outbox.errors import InvalidOption
 
 logger = logging.getLogger("faststream_outbox.dashboard")
@@ -104,7 +103,7 @@ def shown(content: Content, redact: Redact | None, *, may_read: bool = True, siz
 
 def _text_of(body: object) -> tuple[str, str]:
     if isinstance(body, bytes):
-        return _hexdump(body[:_BYTES_SHOWN]), "bytes"
+        return hexdump(body[:_BYTES_SHOWN]), "bytes"
     if isinstance(body, str):
         return body, "text"
     return pretty(body), "JSON"
@@ -129,15 +128,6 @@ def pretty(value: Any, indent: int = 0) -> str:
 
 def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _hexdump(raw: bytes) -> str:
-    lines = []
-    for start in range(0, len(raw), 16):
-        part = raw[start : start + 16]
-        readable = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{start:08x}  {part.hex(' '):<47}  {readable}")
-    return "\n".join(lines)
 
 
 def hide_fields(*patterns: str, mask: str = "•••") -> Redact:

@@ -1,9 +1,8 @@
 """The dashboard as an ASGI application: who may come in, which screen answers, and what was done.
 
 `make_dashboard` makes it. All paths are fixed and ids stand in the query, so that `AsgiFastStream`, which compares
-whole paths, can have it too: `dashboard.routes("/outbox")`. It starts nothing before the first visitor.
-
-The dashboard as a server of its own, on uvicorn. Used by the command line and by whoever has no web application.
+whole paths, can have it too: `dashboard.routes("/outbox")`. It starts nothing before the first visitor. `serve` runs it
+on a server of its own, uvicorn, for the command line and for whoever has no web application.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ import logging
 import sys
 from collections.abc import Awaitable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -20,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from faststream_outbox._internal.broker.broker import OutboxBroker
 from faststream_outbox._internal.dashboard import rendering
 from faststream_outbox._internal.dashboard.actions import (
     READING,
@@ -41,10 +39,15 @@ from faststream_outbox._internal.dashboard.page import Again, Done, House, Page,
 from faststream_outbox._internal.dashboard.rendering import render
 from faststream_outbox._internal.dashboard.replays import Replays
 from faststream_outbox._internal.dashboard.screens import FORMS, SCREENS
-from faststream_outbox._internal.dashboard.source import INVALID, Tables, describe, source_of
+from faststream_outbox._internal.dashboard.source import INVALID, describe, source_of
 from faststream_outbox._internal.options import checked_flag
+from faststream_outbox._internal.overview.queues import OLD_SECONDS
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from faststream_outbox._internal.broker.broker import OutboxBroker
 
 logger = logging.getLogger("faststream_outbox.dashboard")
 
@@ -225,7 +228,7 @@ def _check_method(request: Request, method: str) -> None:
 
 
 def make_dashboard(
-    source: OutboxBroker | AsyncEngine,
+    source: "OutboxBroker | AsyncEngine",
     *,
     table: Table | None = None,
     dlq_table: Table | None = None,
@@ -238,7 +241,7 @@ def make_dashboard(
     on_action: OnAction | None = None,
     trace_url: str | None = None,
     title: str = "Outbox",
-    late_after: float = 60.0,
+    late_after: float = OLD_SECONDS,
     timeout: float = TIMEOUT,
 ) -> Dashboard:
     """An ASGI application that shows queues and topics, and lets operators act on them.

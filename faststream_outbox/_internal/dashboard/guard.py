@@ -1,18 +1,10 @@
 """The door: who comes in, which forms are heard, and what every answer carries.
 
-Closed unless an auth lets somebody in. What changes something must be a POST of a page of ours. Nothing below it asks
-again who somebody is. Used by `dashboard` for each request.
-
-That a form was sent by a page of ours: a token in a cookie and in the form, and what the browser says of its origin.
-
-Browsers add the credentials of basic auth, and cookies, to whatever another site makes them send. So what changes
-something must come from the same origin, and must know what only our pages were given. No state on the server: any
-process may answer. Called by `guard`.
-
-The headers of every answer: what a browser may do with our pages, which is little.
-
-No script, style or picture but our own files; in no frame; no form to elsewhere; nothing kept by caches.
-Put on by `guard`.
+Closed unless an auth lets somebody in. Browsers add the credentials of basic auth, and cookies, to whatever another
+site makes them send. So what changes something must be a POST from the same origin, and must know a token that only our
+pages were given. No state on the server: any process may answer. The headers of every answer allow a browser little: no
+script, style or picture but our own files; in no frame; no form to elsewhere; nothing kept by caches. Nothing below the
+door asks again who somebody is. Used by `dashboard` for each request.
 """
 
 import hmac

@@ -1,12 +1,8 @@
-"""Asks how everything stands, once for all who look, and keeps on asking while somebody does.
+"""How everything stands now, asked once for all who look, and how it stood in the last hour, for the charts.
 
-Begins with the first visitor and rests when nobody has come for a while: a dashboard that is mounted and forgotten
-costs nothing. Every question has its own time limit; what is not answered is missing in the sample and said. Owned by
-`dashboard`.
-
-The last hour in samples: what the charts draw. Kept in memory, for as long as the process lives.
-
-Pure but for the ring. Filled by `monitor`, read by the screens.
+The monitor begins with the first visitor and rests when nobody has come for a while: a dashboard that is mounted and
+forgotten costs nothing. Every question has its own time limit; what is not answered is missing in the sample and said.
+Samples are kept in memory, for as long as the process lives. Owned by `dashboard`, read by the screens.
 """
 
 import asyncio
@@ -17,9 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from faststream_outbox._internal.dashboard.source import Source, describe
+from faststream_outbox._internal.dashboard.source import describe
 from faststream_outbox._internal.doctor.finding import Finding
 from faststream_outbox._internal.log.admin.groups import GroupStatus
+from faststream_outbox._internal.operator import Operator
 from faststream_outbox._internal.overview.processes import Rates
 from faststream_outbox._internal.overview.queues import QueueStatus
 
@@ -152,7 +149,7 @@ CHECKUP_INTERVAL = 60.0
 class Monitor:
     """Samples of one source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Operator) -> None:
         self.history = History()
         self.findings: Sequence[Finding] = ()
         """What the doctor found last."""
@@ -237,7 +234,7 @@ class Monitor:
         if task is not None and self._loop is asyncio.get_running_loop():
             task.cancel()
             await asyncio.wait([task])
-        await self._source.rest()
+        await self._source.close()
 
 
 async def _answer(asked: Awaitable[T]) -> tuple[T | None, str | None]:

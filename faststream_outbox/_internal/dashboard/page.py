@@ -21,7 +21,8 @@ from faststream_outbox._internal.dashboard.guard import FIELD, FLASH, Visitor, c
 from faststream_outbox._internal.dashboard.monitor import Monitor
 from faststream_outbox._internal.dashboard.rendering import render
 from faststream_outbox._internal.dashboard.replays import Replays
-from faststream_outbox._internal.dashboard.source import Source, describe
+from faststream_outbox._internal.dashboard.source import describe
+from faststream_outbox._internal.operator import Operator
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ LONGEST_FLASH = 1000
 class House:
     """What all requests of a dashboard share."""
 
-    source: Source
+    source: Operator
     options: Options
     monitor: Monitor
     replays: Replays
@@ -74,7 +75,7 @@ class Page:
     allowed: frozenset[Action]
 
     @property
-    def source(self) -> Source:
+    def source(self) -> Operator:
         """Questions and calls."""
         return self.house.source
 

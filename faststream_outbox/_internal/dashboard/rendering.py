@@ -1,19 +1,17 @@
-"""Templates: everything that they print is escaped, and what cannot be seen is written out. Used by `page`.
+"""Templates and static files: what the screens look like. Used by `page`, `dashboard` and the screens.
 
-Static files: those that were in the folder at the start, by their exact names, and nothing else.
+Everything that a template prints is escaped, and what cannot be seen is written out. Numbers and times come through the
+filters, which are those of `text` and a few that only screens need.
 
-A path from outside is a key of a dictionary and never becomes a path on the disk. Their addresses carry a hash of what
-is in them, so that browsers may keep them for ever. Served by `dashboard`, addressed by templates.
-
-The points of a small line in a table, for an SVG: our pages have no style attributes. Pure.
-
-Numbers, times and names as people read them. Pure; the filters of the templates.
+A path from outside is a key of a dictionary of the files that were in the folder at the start, and never becomes a path
+on the disk. Their addresses carry a hash of what is in them, so that browsers may keep them for ever. Pages have no
+style attributes: the small lines in tables are points of an SVG.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -26,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from faststream_outbox._internal.dashboard.guard import KEPT
+from faststream_outbox._internal.text import count, counted, size_of_1000, spaced, stamp
 
 PLACE = "/static/"
 TYPES = {
@@ -90,8 +89,6 @@ def sparkline(values: Sequence[float]) -> str:
     )
 
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
 # Control characters, and those that turn the direction of the text around: a stranger's name could look like another.
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -105,9 +102,9 @@ def visible(value: object) -> object:
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
-def number(value: float) -> str:
-    """12,345"""
-    return f"{value:,.0f}"
+def number(value: int, is_estimate: bool = False) -> str:
+    """A number that may be a lower bound; of nothing that is not said."""
+    return count(value, is_estimate=is_estimate and value > 0)
 
 
 def rate(value: float | None) -> str:
@@ -117,27 +114,6 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if 0.05 <= value < 10 else f"{value:,.0f}"
 
 
-def counted(value: int, is_estimate: bool) -> str:
-    """A number that may be a lower bound: 10,000+."""
-    return f"{value:,}+" if is_estimate and value else f"{value:,}"
-
-
-def seconds(value: float) -> str:
-    """The two largest units of a time: 850 ms, 12 s, 4 min 10 s, 3 h 5 min, 2 d 4 h."""
-    if value <= 0:
-        return "0 s"
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    whole = int(value)
-    if whole < _MINUTE:
-        return f"{whole} s"
-    for large, small, names in ((_DAY, _HOUR, "dh"), (_HOUR, _MINUTE, ("h", "min")), (_MINUTE, 1, ("min", "s"))):
-        if whole >= large:
-            rest = whole % large // small
-            return f"{whole // large} {names[0]}" + (f" {rest} {names[1]}" if rest else "")
-    return f"{whole} s"
-
-
 def ago(moment: datetime | None, now: datetime) -> str:
     """How long ago, or in how long."""
     if moment is None:
@@ -145,31 +121,11 @@ def ago(moment: datetime | None, now: datetime) -> str:
     distance = (now - moment).total_seconds()
     if abs(distance) < 1:
         return "now"
-    said = seconds(abs(distance))
-    if _MINUTE <= abs(distance) < _HOUR:
+    said = spaced(abs(distance))
+    if 60 <= abs(distance) < 3600:
         # Seconds of minutes would only flicker.
         said = said.partition(" min")[0] + " min"
     return f"{said} ago" if distance > 0 else f"in {said}"
-
-
-def stamp(moment: datetime | None) -> str:
-    """2026-03-01 12:30:05 UTC"""
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def size(value: int) -> str:
-    """512 B, 4.1 kB, 2.0 MB"""
-    amount = float(value)
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"
-
-
-def plural(count: int, word: str, many: str | None = None) -> str:
-    """1 message, 2 messages"""
-    return f"{count:,} {word if count == 1 else many or word + 's'}"
 
 
 def anchor(*parts: object) -> str:
@@ -180,10 +136,9 @@ def anchor(*parts: object) -> str:
 FILTERS = {
     "number": number,
     "rate": rate,
-    "seconds": seconds,
+    "seconds": spaced,
     "stamp": stamp,
-    "size": size,
-    "plural": plural,
+    "size": size_of_1000,
 }
 
 
@@ -200,7 +155,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
     )
     made.filters.update(FILTERS)
-    made.globals.update(anchor=anchor, counted=counted, ago=ago, plural=plural, sparkline=sparkline)
+    made.globals.update(anchor=anchor, number=number, counted=counted, ago=ago, sparkline=sparkline)
     return made
 
 

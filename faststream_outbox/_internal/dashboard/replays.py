@@ -1,9 +1,9 @@
-"""Replays that were started here: each a task that can be followed and cancelled, kept for a while after its end.
+"""Replays that were started here, and the dead letters that an address means.
 
-They live in the memory of this process. Whatever was put back stays back when one is cancelled, or when the process
-ends; the rest stays dead and can be selected again. Owned by `dashboard`, used by the replay screens.
-
-A selection of dead letters, as an address says it: shared by failures, replay and purge. Pure.
+A replay is a task that can be followed and cancelled, and is kept for a while after its end. Replays live in the memory
+of this process: whatever was put back stays back when one is cancelled, or when the process ends; the rest stays dead
+and can be selected again. Owned by `dashboard`, used by the screens of dead letters, which all read their selection
+from an address or a form by `chosen`.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Literal
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.source import describe
 from faststream_outbox._internal.queue.dead_letters import DeadLetters, Replay, Selection
+from faststream_outbox._internal.text import parsed_number
 from faststream_outbox.errors import InvalidOption
 
 MOST_KEPT = 50
@@ -186,10 +187,11 @@ def chosen(given: Mapping[str, str], ids: tuple[str, ...] = ()) -> Chosen:
 def _ids(text: str | None) -> list[int] | None:
     if text is None:
         return None
-    parts = text.split(",")
-    if len(parts) > MOST_IDS or not all(part.strip().isdecimal() and len(part.strip()) < 19 for part in parts):
+    ids = [parsed_number(part.strip()) for part in text.split(",")]
+    found = [each for each in ids if each is not None]
+    if len(ids) > MOST_IDS or len(found) < len(ids):
         raise Refused(400, "Which dead letters?", f"ids are at most {MOST_IDS} numbers with commas between them.")
-    return [int(part) for part in parts]
+    return found
 
 
 def _moment(text: str | None) -> datetime | None:

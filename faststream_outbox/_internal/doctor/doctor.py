@@ -1,11 +1,8 @@
-"""All checks, one after the other, on one connection of its own, each within a time limit.
+"""The doctor: all checks, one after the other, on one connection of its own, each within a time limit.
 
-Made from an engine and the tables that there are, as `Overview` is. A check that cannot run says so in a finding of its
-own, and the others run. Called by the command line, the dashboard, and applications.
-
-All checks, in the order in which they run: the server first, then what stands in the tables.
-
-What a check that could not run says: what is missing, and what would allow it. Pure.
+Made from an engine and the tables that there are, as `Overview` is. The server is looked at first, then what stands in
+the tables. A check that cannot run says in a finding of its own what is missing and what would allow it, and the others
+run. Nothing is changed. Called by the command line, the dashboard, and applications.
 """
 
 import asyncio
@@ -14,11 +11,11 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.connections.cause import REFUSED, sqlstate_of
+from faststream_outbox._internal.connections.cause import CANCELLED, LOCKED, REFUSED, first_line, has_state, sqlstate_of
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.opening import engine_apart
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Check, Examined, Finding, Limits, Patient
+from faststream_outbox._internal.doctor.finding import JSON, SEVERITIES, Check, Finding, Limits, Patient
 from faststream_outbox._internal.doctor.queues import DEAD_LETTERS, HELD_KEYS, PARKED_KEYS, PAUSED_QUEUES, READY
 from faststream_outbox._internal.doctor.schema import DEAD_IDS, IDS, INDEXES, PARTITIONS, POSITIONS, SCHEMA, UNLOGGED
 from faststream_outbox._internal.doctor.server import (
@@ -43,12 +40,12 @@ from faststream_outbox._internal.doctor.vacuum import (
     WRAPAROUND,
 )
 from faststream_outbox._internal.options import check_seconds, check_text, nearest
-from faststream_outbox._internal.schema.given import check_inbox, check_log, check_tables
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox._internal.schema.names import Names, schema_map_of, schema_of
 from faststream_outbox._internal.sql.doctor_rows import ServerRow
 from faststream_outbox._internal.sql.statements import named, statements
-from faststream_outbox._internal.text import duration, first_line
+from faststream_outbox._internal.text import duration, quote
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, UnknownName
 
 CHECKS: Sequence[Check] = (
@@ -86,38 +83,37 @@ CHECKS: Sequence[Check] = (
 )
 
 
-_ABSENT = {"42P01", "3F000"}
-_UNKNOWN = {"42703", "42883", "42704"}
-_TOO_LONG = {"57014", "55P03"}
+_ABSENT = ("42P01", "3F000")
+_UNKNOWN = ("42703", "42883", "42704")
 COST = "Whatever it would have found is not known."
 
 
 def failed(check: Check, error: Exception, patient: Patient) -> Finding:
     """A check that could not run."""
-    said, state = first_line(error), sqlstate_of(error)
+    said = quote(first_line(error))
     title, detail, repair = f"The check {check.name} could not run", f"The server or the driver said: {said}", None
-    if state == REFUSED:
+    if has_state(error, REFUSED):
         title = f"The role {patient.server.role} may not run the check {check.name}"
         repair = repairs.grant_reading(_schemas(patient), _read(check, patient), patient.server.role) or None
-    elif state in _ABSENT:
+    elif has_state(error, *_ABSENT):
         title = f"The check {check.name} misses a table"
         detail += ". The check schema prints what creates it."
-    elif state in _UNKNOWN:
+    elif has_state(error, *_UNKNOWN):
         title = f"The check {check.name} misses a column or a function"
         detail += ". The check schema prints missing columns; servers before PostgreSQL 15 are not supported."
-    elif state in _TOO_LONG or isinstance(error, TimeoutError):
+    elif has_state(error, CANCELLED, LOCKED) or isinstance(error, TimeoutError):
         title = f"The check {check.name} took too long"
         detail = (
             f"It was given up after {duration(patient.connection.timeout)}. Ask again when less is going on, "
             "or give it more time: Doctor(…, timeout=60)."
         )
-    facts: dict[str, JSON] = {"error": said, "sqlstate": state}
+    facts: dict[str, JSON] = {"error": said, "sqlstate": sqlstate_of(error)}
     return Finding(check.name, "notice", title, detail, COST, repair, facts)
 
 
 def unreachable(error: Exception) -> Finding:
     """The server cannot be asked at all."""
-    said = first_line(error) or type(error).__name__
+    said = quote(first_line(error))
     detail = f"Connecting failed: {said}"
     return Finding(
         "server", "critical", "The server cannot be reached", detail, "Nothing can be examined.", None, {"error": said}
@@ -166,16 +162,12 @@ class Doctor:
         limits: Limits | None = None,
     ) -> None:
         check_seconds("timeout", timeout)
-        if table is not None:
-            check_tables(table, dlq_table)
-        elif dlq_table is not None:
+        if table is None and dlq_table is not None:
             msg = "dlq_table has the dead letters of a table of queues: pass table=make_outbox_table(metadata) too."
             raise InvalidOption(msg)
-        check_log(log_tables)
-        if inbox_table is not None:
-            check_inbox(inbox_table)
+        self._tables = Tables(table, dlq_table, log_tables, inbox_table)
+        self._tables.check()
         self._engine = engine
-        self._tables = Examined(table, dlq_table, log_tables, inbox_table)
         self._timeout = timeout
         self._limits = Limits() if limits is None else limits
 

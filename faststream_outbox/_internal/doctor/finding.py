@@ -1,15 +1,9 @@
-"""What a check found: how bad it is, what it costs, and the commands that repair it.
+"""What the doctor's checks are made of: what they look at, from when on something is wrong, and what they answer.
 
-Made by every check of the doctor; shown by the command line and the dashboard.
-
-From when on something is called old, many or full. Given to a `Doctor` by whoever wants to hear of it sooner.
-
-A check: its name, what it sees, which tables it needs, and what runs it.
-
-What it asks the server is a named statement, what it makes of the answer a pure function beside it. The page on the
-doctor has a row for each; a test holds it.
-
-What is examined: the tables, the connection to ask on, and what is known of the server. Made by `Doctor`.
+A `Check` asks its `Patient` by named statements, and a pure function beside it makes a `Finding` of the answer: how bad
+it is, what it costs, and the commands that repair it. `Limits` are given by whoever wants to hear of something sooner.
+The page on the doctor has a row for each check; a test holds it. Findings are shown by the command line and the
+dashboard.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,14 +15,17 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.schema.compare import Difference
-from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
+from faststream_outbox._internal.schema.given import Tables
+from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.schema.names import AnyNames, Names, quoted_name, schema_map_of
 from faststream_outbox._internal.sql.doctor_rows import ServerRow
 from faststream_outbox._internal.sql.statements import ShapeT, named, statements
 from faststream_outbox.errors import InvalidOption
 
 JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
+"""What a finding knows, as it can be written down."""
 Severity = Literal["ok", "notice", "warning", "critical"]
+"""How bad a finding is."""
 
 SEVERITIES: tuple[Severity, ...] = ("ok", "notice", "warning", "critical")
 """From good to bad."""
@@ -107,30 +104,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """The tables that there are."""
-
-    table: Table | None
-    dlq_table: Table | None
-    log_tables: LogTables | None
-    inbox_table: Table | None
-
-    @property
-    def all(self) -> Sequence[Table]:
-        """Every one of them."""
-        of_log = () if self.log_tables is None else self.log_tables.all
-        single = [table for table in (self.table, self.dlq_table, self.inbox_table) if table is not None]
-        return [*single, *of_log]
-
-
-@dataclass(frozen=True, slots=True)
 class Patient:
     """Everything that a check may look at."""
 
     engine: AsyncEngine
     """For whoever needs SQLAlchemy; apart from the application's."""
     connection: DedicatedConnection
-    tables: Examined
+    tables: Tables
     limits: Limits
     server: ServerRow
     differences: list[Sequence[Difference] | Exception] = field(default_factory=list[Sequence[Difference] | Exception])
@@ -194,7 +174,7 @@ class Check:
     run: Callable[[Patient], Awaitable[Sequence[Finding]]]
     needs: tuple[Part, ...] = ()
 
-    def applies(self, tables: Examined) -> bool:
+    def applies(self, tables: Tables) -> bool:
         """Whether the tables are there that it is about."""
         there = {"queue": tables.table, "dead": tables.dlq_table, "log": tables.log_tables}
         return all(there[part] is not None for part in self.needs)

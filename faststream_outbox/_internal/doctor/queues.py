@@ -1,6 +1,7 @@
-"""Queues: messages that nobody takes, messages that die, and pauses that were forgotten.
+"""Checks of queues and keys: messages that nobody takes, messages that die, forgotten pauses, and keys that wait.
 
-Keys whose messages wait for one that failed for good: behind a dead letter, or behind a parked message.
+A key waits behind a dead letter, or behind a parked message of a topic. What is asked are statements of the doctor's,
+what is made of the answers are pure functions. Run by `Doctor`.
 """
 
 from collections.abc import Iterator, Sequence

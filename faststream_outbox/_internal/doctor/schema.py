@@ -1,10 +1,8 @@
-"""The tables as the database has them: what differs from what is needed, indexes, and tables that a crash empties.
+"""Checks of the tables as the database has them: what differs, indexes, what a crash empties, sequences, partitions.
 
-What is needed and how it is repaired is known to `schema.check`; this sorts what it says by subject.
-
-Sequences that lie behind the numbers that are there, as after a restore or a copy that did not carry them.
-
-The parts of a partitioned log: rows where no part was made for them.
+What is needed and how it is repaired is known to `schema.check`; this sorts what it says by subject. A sequence may lie
+behind the numbers that are there, as after a restore or a copy that did not carry it; rows of a partitioned log may
+have come where no part was made for them. Run by `Doctor`.
 """
 
 import asyncio
@@ -12,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from faststream_outbox._internal.doctor import repairs
-from faststream_outbox._internal.doctor.finding import JSON, Check, Examined, Finding, Patient, Severity
+from faststream_outbox._internal.doctor.finding import JSON, Check, Finding, Patient, Severity
 from faststream_outbox._internal.schema.check import (
     find_differences,
     find_inbox_differences,
@@ -20,8 +18,9 @@ from faststream_outbox._internal.schema.check import (
     printed,
 )
 from faststream_outbox._internal.schema.compare import Difference
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.sql.doctor_rows import DrawnRow, IndexRow, RelationRow
-from faststream_outbox._internal.text import counted, quote, size
+from faststream_outbox._internal.text import counted, quote, size_of_1024
 
 COST = "Statements that need it fail: messages are not published or not handled."
 INDEX_COST = "Statements read whole tables in its place, slower with every message."
@@ -98,7 +97,7 @@ async def _indexes(patient: Patient) -> Sequence[Finding]:
     return list(judge_indexes(await differences(patient), rows, needed_columns(patient.tables), least))
 
 
-def needed_columns(tables: Examined) -> Mapping[str, Collection[tuple[str, ...]]]:
+def needed_columns(tables: Tables) -> Mapping[str, Collection[tuple[str, ...]]]:
     """By table, the columns of the indexes that this version needs, whatever they are called."""
     return {
         table.name: {tuple(column.name for column in index.columns) for index in table.indexes} for table in tables.all
@@ -138,8 +137,8 @@ def judge_indexes(
             title = f"{row.name} was never read"
             detail = (
                 f"{counted(row.inserted_rows, 'row')} were written to {row.table_name} since statistics are kept, and "
-                f"no statement has used this index, which the library does not need ({size(row.bytes)}). Look at "
-                "standbys too: they count for themselves."
+                f"no statement has used this index, which the library does not need ({size_of_1024(row.bytes)}). Look "
+                "at standbys too: they count for themselves."
             )
             cost = "Every message that is written pays for it."
             yield Finding("indexes", "notice", title, detail, cost, repairs.drop_index(row.name), facts)

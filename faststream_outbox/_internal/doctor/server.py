@@ -1,10 +1,8 @@
-"""The server itself: what it is, what this role may see, whether what it promises holds, and its clock.
+"""Checks of the server: what it is, what this role may see, whether what it promises holds, its clock, its connections.
 
-Connections: whether there are enough, which of them only hold locks, and what stands between us and the server.
-
-Who of ours is connected, by the names that connections give themselves. Used by checks of queues and wake-ups.
-
-Wake-ups: whether anybody listens, and whether the server's queue of notifications fills up.
+Whether there are enough connections, which of them only hold locks, and what stands between us and the server. Whether
+anybody listens, and whether the queue of notifications fills up. Who of ours is connected is known by the names that
+connections give themselves; checks of queues ask for it too. Run by `Doctor`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,6 +1,7 @@
-"""Groups of topics that nobody reads: those that are gone and hold retention back, and pauses that were forgotten.
+"""Checks of groups and gaps: groups that nobody reads, forgotten pauses, and transactions that keep the log open.
 
-Transactions that keep gaps of the log open: who drew a number and has neither committed nor rolled back.
+A group that is gone holds retention back. A transaction that drew a number and has neither committed nor rolled back
+keeps a gap open. Run by `Doctor`.
 """
 
 from collections.abc import Iterator, Sequence

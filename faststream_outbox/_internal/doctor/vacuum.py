@@ -1,8 +1,7 @@
-"""Vacuum: whether it comes, whether it keeps up, and whether transaction numbers run out.
+"""Checks of vacuum: whether it comes, whether it keeps up, whether transaction numbers run out, and who holds it back.
 
-Who holds the oldest snapshot: sessions, prepared transactions, replication slots, standbys.
-
-Vacuum removes nothing that one of them may still see. Only what is older than a limit is named.
+It removes nothing that a session, a prepared transaction, a replication slot or a standby may still see. Only what is
+older than a limit is named. Run by `Doctor`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from faststream_outbox._internal.sql.doctor_rows import (
     SettingRow,
     SlotRow,
 )
-from faststream_outbox._internal.text import counted, duration, name, quote, size
+from faststream_outbox._internal.text import counted, duration, name, quote, size_of_1024
 
 SWITCHES = ("autovacuum", "track_counts")
 THRESHOLDS = ("autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold")
@@ -210,8 +209,8 @@ def judge_slots(rows: Sequence[SlotRow], limits: Limits) -> Iterator[Finding]:
         since = "" if unused is None else f" since {duration(unused)}"
         title = f"Nobody uses the replication slot {quote(row.name)}{since}"
         detail = (
-            f"It is {row.kind} and keeps {size(row.wal_bytes)} of WAL. If its standby or subscriber is to come back, "
-            "start that one: after the command below it has to begin anew."
+            f"It is {row.kind} and keeps {size_of_1024(row.wal_bytes)} of WAL. If its standby or subscriber is to come "
+            "back, start that one: after the command below it has to begin anew."
         )
         cost = f"{ROWS_COST} {WAL_COST}" if row.transactions is not None else WAL_COST
         severity: Severity = "critical" if row.wal_bytes >= limits.kept_wal_bytes or holds_rows else "warning"

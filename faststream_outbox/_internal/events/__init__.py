@@ -49,6 +49,8 @@ from faststream_outbox._internal.events.types import (
     SequenceAdvanced,
     SlotsHeld,
     Started,
+    StatementFailed,
+    StatementWorks,
     StillRunning,
     Ticked,
 )
@@ -101,6 +103,8 @@ __all__ = [
     "SequenceAdvanced",
     "SlotsHeld",
     "Started",
+    "StatementFailed",
+    "StatementWorks",
     "StillRunning",
     "Ticked",
 ]

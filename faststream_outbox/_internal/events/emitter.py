@@ -13,6 +13,7 @@ from faststream_outbox._internal.events.types import Event
 from faststream_outbox.errors import InvalidOptionType
 
 Listener = Callable[[Any], None]
+"""A function that is called with an event."""
 
 logger = logging.getLogger("faststream_outbox")
 

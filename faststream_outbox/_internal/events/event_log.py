@@ -58,8 +58,8 @@ Noteworthy = (
     | events.RelayUp
     | events.SchemaDiffers
     | events.SchemaFits
-    | events.ConnectionLost
-    | events.ConnectionRestored
+    | events.StatementFailed
+    | events.StatementWorks
     | events.ListenerLost
     | events.ListenerDeaf
     | events.ListenerReady
@@ -105,10 +105,10 @@ def entry(event: Noteworthy, say: Say = said) -> tuple[int, str, BaseException |
                 None,
             )
         case events.OutcomeRefused(queue=queue, id=id_, error=error):
-            text = f"The outcome of message {id_} of {queue!r} was refused; it is parked in the outbox: {say(error)}"
+            text = f"The outcome of message {id_} of {queue!r} was refused; it is set apart in the outbox: {say(error)}"
             return logging.ERROR, text, None
         case events.MessageSetApart(queue=queue, id=id_, error=error):
-            text = f"Message {id_} of {queue!r} cannot be fetched; it is parked in the outbox: {say(error)}"
+            text = f"Message {id_} of {queue!r} cannot be fetched; it is set apart in the outbox: {say(error)}"
             return logging.ERROR, text, None
         case events.HookFailed(hook=hook, error=error):
             return logging.ERROR, f"{hook} raised.", error
@@ -154,10 +154,10 @@ def entry(event: Noteworthy, say: Say = said) -> tuple[int, str, BaseException |
             return logging.WARNING, text, None
         case events.RelayUp(relay=relay, transport=transport, outage_seconds=seconds):
             return logging.INFO, f"{relay}: {transport} answers again after {seconds:.1f} s.", None
-        case events.ConnectionLost(role=role, error=error):
-            return logging.WARNING, f"Connection for {role} failed: {say(error)}. {_advice(error)}Trying again.", None
-        case events.ConnectionRestored(role=role, outage_seconds=seconds):
-            return logging.INFO, f"Connection for {role} works again after {seconds:.1f} s.", None
+        case events.StatementFailed(role=role, error=error):
+            return logging.WARNING, f"`{role}` failed: {say(error)}. {_advice(error)}Trying again.", None
+        case events.StatementWorks(role=role, outage_seconds=seconds):
+            return logging.INFO, f"`{role}` works again after {seconds:.1f} s.", None
         case events.ListenerLost(channel=channel, error=error):
             return logging.WARNING, f"LISTEN on {channel!r} ended: {say(error)}. Polling until it is back.", None
         case events.ListenerDeaf(channel=channel):
@@ -271,8 +271,8 @@ def _kind(error: BaseException | None) -> Hashable:
 def trouble_of(event: Noteworthy) -> tuple[Hashable, Hashable] | None:
     """What lasts until somebody says that it is over, and in which way; None for what happens once."""
     match event:
-        case events.ConnectionLost(role=role, error=error):
-            return (events.ConnectionLost, role), _kind(error)
+        case events.StatementFailed(role=role, error=error):
+            return (events.StatementFailed, role), _kind(error)
         case events.ListenerLost(channel=channel, error=error):
             return (events.ListenerLost, channel), _kind(error)
         case events.ListenerDeaf(channel=channel):
@@ -292,8 +292,8 @@ def trouble_of(event: Noteworthy) -> tuple[Hashable, Hashable] | None:
 def end_of(event: Noteworthy) -> Hashable | None:
     """Which trouble is over; None if it tells of no end."""
     match event:
-        case events.ConnectionRestored(role=role):
-            return events.ConnectionLost, role
+        case events.StatementWorks(role=role):
+            return events.StatementFailed, role
         case events.ListenerReady(channel=channel):
             return events.ListenerLost, channel
         case events.RelayUp(relay=relay, transport=transport):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import random
 
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox._internal.events.types import StatementFailed, StatementWorks
 from faststream_outbox._internal.service import pause_after
 
 FIRST_SILENCE = 30.0
@@ -101,13 +101,13 @@ class Outage:
             self._say_at = now + self._silence
         elif not self._tells_each:
             return
-        self._events.emit(ConnectionLost(self.role, error))
+        self._events.emit(StatementFailed(self.role, error))
 
     def worked(self, now: float, who: Hashable = None) -> None:
         """One worked, for somebody."""
         if self.since is not None and self._end(who):
             since, self.since = self.since, None
-            self._events.emit(ConnectionRestored(self.role, now - since))
+            self._events.emit(StatementWorks(self.role, now - since))
 
     def left(self, who: Hashable) -> None:
         """Somebody tries no more; whether it would have worked is not known."""

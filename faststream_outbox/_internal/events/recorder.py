@@ -11,6 +11,7 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.events import Events
 
 MetricsRecorder = Callable[[str, Mapping[str, Any]], None]
+"""A function that is called with the name and the tags of what happened."""
 
 Recorded = (
     events.Claimed

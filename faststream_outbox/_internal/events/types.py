@@ -299,7 +299,7 @@ class ChoreRestored:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionLost:
+class StatementFailed:
     """A statement failed on a connection of the library's own; it is tried again on a fresh one."""
 
     role: str
@@ -307,7 +307,7 @@ class ConnectionLost:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionRestored:
+class StatementWorks:
     """Statements of this role work again."""
 
     role: str
@@ -377,9 +377,15 @@ Event = (
     | RelayUp
     | SchemaDiffers
     | SchemaFits
-    | ConnectionLost
-    | ConnectionRestored
+    | StatementFailed
+    | StatementWorks
     | ListenerReady
     | ListenerLost
     | ListenerDeaf
 )
+"""Everything that can happen."""
+
+ConnectionLost = StatementFailed
+"""The former name of `StatementFailed`, until 2.0."""
+ConnectionRestored = StatementWorks
+"""The former name of `StatementWorks`, until 2.0."""

@@ -1,11 +1,11 @@
-"""The health of a process: live, ready, degraded, each with its reasons.
+"""The health of a process: live, ready, degraded, each with its reasons; and routes that say so.
 
 `live`: no loop hangs; if one does, restart the process. `ready`: the database answers and has the tables. `degraded`:
 it works, and less well than it should. Cheap, and answered within the time given, whatever the database does.
 
-`/live`, `/ready` and `/health` as ASGI applications: for `AsgiFastStream(asgi_routes=…)` and whatever serves ASGI.
-
-200 means yes and 503 no, with the reasons as JSON. They answer GET and HEAD, within a second.
+`/live`, `/ready` and `/health` are ASGI applications, for `AsgiFastStream(asgi_routes=…)` and whatever serves ASGI. 200
+means yes and 503 no, with the reasons as JSON. They answer GET and HEAD, within a second. Called by applications, by
+the broker, and by the routes of FastAPI.
 """
 
 import json

@@ -1,10 +1,9 @@
 """What the loops of a process show of themselves: which of them hang, and what works less well than it should.
 
 A loop hangs if it has neither moved on nor said that it rests for longer than a step of it can take. A handler that
-runs for hours is none of that, nor is a paused queue, nor a database that is away: the loops go on trying. Only reads;
-called by `health`.
-
-What there is to look at: the clients of both engines, and the relays. Brokers, clients and `Outbox` have some.
+runs for hours is none of that, nor is a paused queue, nor a database that is away: the loops go on trying. Looked at
+are the `Parts` that a broker, a client or an `Outbox` has: the clients of both engines, and relays. Only reads; called
+by `health`.
 """
 
 import asyncio

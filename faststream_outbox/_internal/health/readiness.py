@@ -14,6 +14,7 @@ from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.cause import has_state
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.opening import connected, engine_apart
 from faststream_outbox._internal.events import Events
@@ -63,11 +64,11 @@ class Readiness:
         self._tables: Found | None = None
         self._examine_at = self._examined_at = float("-inf")
         self._was_told = False
-        self._events.subscribe(self._heard, events.ConnectionLost)
+        self._events.subscribe(self._heard, events.StatementFailed)
 
-    def _heard(self, event: events.ConnectionLost) -> None:
+    def _heard(self, event: events.StatementFailed) -> None:
         """A statement that the server does not understand casts doubt on the tables."""
-        if str(getattr(event.error, "sqlstate", "")).startswith("42"):
+        if has_state(event.error, "42"):
             self._examine_at = min(self._examine_at, monotonic())
 
     async def ask(self, timeout: float | None) -> Found:

@@ -33,10 +33,9 @@ from faststream.exceptions import AckMessage, NackMessage
 from faststream.message import StreamMessage, encode_message
 from faststream.response import PublishCommand, Response, ensure_response
 from faststream.types import AsyncFunc
-from sqlalchemy.exc import DBAPIError, InterfaceError, TimeoutError
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.connections.cause import sqlstate_of
+from faststream_outbox._internal.connections.cause import is_transient
 from faststream_outbox._internal.inbox.examine import broker_family, examine, key_of
 from faststream_outbox._internal.inbox.receipt import SESSION, Answer
 from faststream_outbox._internal.inbox.receiver import Receiver
@@ -86,20 +85,6 @@ def is_manual(subscriber: Any) -> bool:
 
 PAUSE_SECONDS = 0.5
 """How long, on average, a message is held before it goes back: most brokers would bring it again at once."""
-_TRANSIENT = ("08", "53", "40001", "40P01", "55P03", "57P0", "25006")
-
-
-def is_transient(error: BaseException | None) -> bool:
-    """Whether trying again may help: connections, resources, conflicts, locks, shutdowns."""
-    if isinstance(error, BeingHandled | TimeoutError):
-        # SQLAlchemy's own: the pool had no connection in time.
-        return True
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError | PermissionError):
-        return isinstance(error, ConnectionError)
-    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error, InterfaceError)):
-        return True
-    state = sqlstate_of(error)
-    return state is not None and state.startswith(_TRANSIENT)
 
 
 class ComesAgain(NackMessage):
@@ -109,7 +94,7 @@ class ComesAgain(NackMessage):
 async def put_off(inbox: Receiver, error: BaseException) -> ComesAgain:
     """What to raise for a transient error, after a pause."""
     if not isinstance(error, BeingHandled):
-        inbox.events.emit(events.ConnectionLost("inbox", error))
+        inbox.events.emit(events.StatementFailed("inbox", error))
     await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.5))
     return ComesAgain()
 

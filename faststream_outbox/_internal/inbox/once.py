@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 from faststream.context import Context, ContextRepo
 from faststream.message import StreamMessage
 
+from faststream_outbox._internal.connections.cause import is_transient
 from faststream_outbox._internal.inbox.examine import examine, key_of
 from faststream_outbox._internal.inbox.middleware import (
     Acknowledging,
@@ -20,7 +21,6 @@ from faststream_outbox._internal.inbox.middleware import (
     answer_of,
     is_manual,
     is_received,
-    is_transient,
     put_off,
     response_of,
 )

@@ -1,11 +1,8 @@
-"""The receipts of a table, for operators: how many each consumer has, and to delete what is old.
+"""The receipts of a table: how many each consumer has, and what is old goes away.
 
-Counted up to a bound, deleted slice by slice, each a transaction of its own. Used by the command line.
-
-What the janitor does for an inbox: receipts that are old enough go away, slice by slice.
-
-A message whose receipt is gone would be handled again, should it come again: receipts are to stay for longer than any
-broker repeats itself. Made by `Inbox` where it was said how long.
+Counted up to a bound, deleted slice by slice. A message whose receipt is gone would be handled again, should it come
+again: receipts are to stay for longer than any broker repeats itself. `Upkeep` does it for an `Inbox` that was
+said how long they stay; `Receipts` is for the command line.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +14,10 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.inbox.receipt import checked_keep
-from faststream_outbox._internal.janitor import Chore, Janitor
+from faststream_outbox._internal.janitor import Chore, Janitor, purge_in_slices
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.sql.inbox_rows import Cleaned, Counted, FirstAndLast
-from faststream_outbox._internal.sql.statements import column, named, statements
+from faststream_outbox._internal.sql.statements import Statement, column, named, statements
 
 SLICE = 1000
 EVERY = timedelta(minutes=5)
@@ -29,6 +26,21 @@ EVERY = timedelta(minutes=5)
 def slice_values(keep: timedelta, after: datetime | None) -> dict[str, Any]:
     """The parameters of one slice, behind the one that ended `after` then."""
     return {"age": keep.total_seconds(), "after": after, "limit": SLICE}
+
+
+def cleaned_slice(rows: Sequence[Sequence[Any]]) -> tuple[int, datetime | None]:
+    """How many went with a slice, and where the next one begins."""
+    (row,) = named(Cleaned, rows)
+    return row.gone, row.reached if row.gone >= SLICE else None
+
+
+async def _clean(
+    connection: DedicatedConnection, statement: Statement, keep: timedelta, on_progress: Callable[[int], object] | None
+) -> int:
+    async def clean_slice(after: datetime | None) -> tuple[int, datetime | None]:
+        return cleaned_slice(await connection.fetch(statement, slice_values(keep, after)))
+
+    return await purge_in_slices(clean_slice, on_progress)
 
 
 class Upkeep:
@@ -61,14 +73,7 @@ class Upkeep:
         await self._clean_through(self._connection)
 
     async def _clean_through(self, connection: DedicatedConnection) -> None:
-        cleaned, after = 0, None
-        while True:
-            # From where the last slice ended: entries of the index that are dead already are not walked over again.
-            rows = await connection.fetch(self._sql["clean"], slice_values(self._keep, after))
-            gone, after = named(Cleaned, rows)[0]
-            cleaned += gone
-            if gone < SLICE:
-                break
+        cleaned = await _clean(connection, self._sql["clean"], self._keep, None)
         if cleaned:
             self._events.emit(events.ReceiptsCleaned(self._table, cleaned))
 
@@ -129,15 +134,7 @@ class Receipts:
         on_progress: called with the number so far after each slice.
         """
         checked_age(keep)
-        cleaned, after = 0, None
-        while True:
-            rows = await self._connection.fetch(self._sql["clean"], slice_values(keep, after))
-            gone, after = named(Cleaned, rows)[0]
-            cleaned += gone
-            if on_progress is not None:
-                on_progress(cleaned)
-            if gone < SLICE:
-                return cleaned
+        return await _clean(self._connection, self._sql["clean"], keep, on_progress)
 
 
 def checked_age(keep: timedelta) -> float:

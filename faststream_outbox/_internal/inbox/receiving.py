@@ -2,19 +2,21 @@
 
 The receipt is the first thing that the transaction writes. Where another transaction is about the same message, this
 one waits for its end or gives up, before anything has been done; the primary key decides, and the lock only saves
-everybody from finding out late. A commit whose answer was lost is found out about. Used by `receiver`.
+everybody from finding out late. A commit whose answer was lost is found out about. Used by `receiver`; what is asked
+on the way is the same without an event loop, for `sync`.
 """
 
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection, end
+from faststream_outbox._internal.connections.caller import CallerConnection, Steps, caller_connection, end, run
 from faststream_outbox._internal.connections.cause import FAILED_TRANSACTION, has_state, is_conflict
 from faststream_outbox._internal.connections.transactions import BEGINNINGS, Fate, commit
-from faststream_outbox._internal.inbox.receipt import BROKEN, ROLLED_BACK, Answer, Guard, Key
+from faststream_outbox._internal.inbox.receipt import BROKEN, ROLLED_BACK, Answer, Guard, Key, OnConcurrent
 from faststream_outbox._internal.service import unbroken
 from faststream_outbox._internal.sql.inbox_rows import Kept, Turn
 from faststream_outbox._internal.sql.statements import column, named
@@ -29,6 +31,48 @@ AUTOCOMMIT = (
     "one transaction. Give the inbox an engine with another isolation level: engine.execution_options(isolation_level="
     "'READ COMMITTED')."
 )
+
+
+Emit = Callable[[events.Event], None]
+
+
+def receiving(
+    opened: CallerConnection, key: Key, on_concurrent: OnConcurrent, emit: Emit, *, reads_answer: bool
+) -> Steps[tuple[str | None, Answer | None]]:
+    """Write the receipt: the transaction that wrote it; None, and perhaps the answer, where there was one before."""
+    if opened.is_autocommit:
+        raise InvalidOption(AUTOCOMMIT)
+    values = key.values(opened.names.table)
+    receive = opened.sql("inbox", "receive"), values
+    turn = named(Turn, (yield receive))[0]
+    if not turn.is_ours:
+        if on_concurrent == "retry":
+            emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, None))
+            msg = (
+                f"Message {key.message_id!r} of {key.source!r} is being handled by another delivery: let it come again."
+            )
+            raise BeingHandled(msg)
+        began = monotonic()
+        yield opened.sql("inbox", "wait_turn"), values
+        emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, monotonic() - began))
+        turn = named(Turn, (yield receive))[0]
+    if turn.xid is not None or not reads_answer:
+        return turn.xid, None
+    kept = named(Kept, (yield opened.sql("inbox", "kept_response"), values))
+    return None, Answer.read(kept[0]) if kept else None
+
+
+def confirming(opened: CallerConnection, values: Mapping[str, Any], answer: Answer | None) -> Steps[None]:
+    """Make sure that the receipt stands, and that COMMIT will be one: after a failed statement it is a rollback."""
+    name, more = ("written_by", {}) if answer is None else ("keep_response", answer.values())
+    try:
+        rows = yield opened.sql("inbox", name), {**values, **more}
+    except Exception as error:
+        if has_state(error, FAILED_TRANSACTION):
+            raise TransactionEnded(BROKEN) from error
+        raise
+    if column(rows) != [values["xid"]]:
+        raise TransactionEnded(ROLLED_BACK)
 
 
 class Receiving:
@@ -75,32 +119,11 @@ class Receiving:
     async def _receive(self, session: AsyncSession, *, reads_answer: bool) -> bool:
         await session.begin()
         opened = await caller_connection(session, self._inbox.table)
-        if opened.is_autocommit:
-            raise InvalidOption(AUTOCOMMIT)
-        turn = await self._turn(opened)
-        if not turn.is_ours:
-            turn = await self._later(opened)
-        self._xid = turn.xid
-        if turn.xid is None and reads_answer:
-            kept = named(Kept, await opened.fetch(opened.sql("inbox", "kept_response"), self._values))
-            self.answer = Answer.read(kept[0]) if kept else None
-        return turn.xid is not None
-
-    async def _turn(self, opened: CallerConnection) -> Turn:
-        return named(Turn, await opened.fetch(opened.sql("inbox", "receive"), self._values))[0]
-
-    async def _later(self, opened: CallerConnection) -> Turn:
-        key, emit = self.key, self._inbox.events.emit
-        if self._inbox.on_concurrent == "retry":
-            emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, None))
-            msg = (
-                f"Message {key.message_id!r} of {key.source!r} is being handled by another delivery: let it come again."
-            )
-            raise BeingHandled(msg)
-        began = monotonic()
-        await opened.fetch(opened.sql("inbox", "wait_turn"), self._values)
-        emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, monotonic() - began))
-        return await self._turn(opened)
+        steps = receiving(
+            opened, self.key, self._inbox.on_concurrent, self._inbox.events.emit, reads_answer=reads_answer
+        )
+        self._xid, self.answer = await run(opened, steps)
+        return self._xid is not None
 
     async def commit(self, answer: Answer | None = None) -> None:
         """Commit the effects with the receipt and the answer; raises only if that has not come about."""
@@ -127,17 +150,8 @@ class Receiving:
         self._inbox.events.emit(kind(self.key.consumer, self.key.source, self.key.message_id))
 
     async def _confirm(self, session: AsyncSession, answer: Answer | None) -> None:
-        """Make sure that the receipt stands, and that COMMIT will be one: after a failed statement it is a rollback."""
         opened = await caller_connection(session, self._inbox.table)
-        name, more = ("written_by", {}) if answer is None else ("keep_response", answer.values())
-        try:
-            rows = await opened.fetch(opened.sql("inbox", name), {**self._values, **more, "xid": self._xid})
-        except Exception as error:
-            if has_state(error, FAILED_TRANSACTION):
-                raise TransactionEnded(BROKEN) from error
-            raise
-        if column(rows) != [self._xid]:
-            raise TransactionEnded(ROLLED_BACK)
+        await run(opened, confirming(opened, {**self._values, "xid": self._xid}, answer))
 
     async def rollback(self) -> None:
         """Leave nothing behind."""
@@ -169,7 +183,7 @@ class Receiving:
         return Fate.COMMITTED
 
     def _tell(self, error: BaseException) -> None:
-        self._inbox.events.emit(events.ConnectionLost("inbox", error))
+        self._inbox.events.emit(events.StatementFailed("inbox", error))
 
     @staticmethod
     async def _discard(session: AsyncSession) -> None:

@@ -9,21 +9,19 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from time import monotonic
+from typing import Any
 
 from sqlalchemy import Engine, Table
 from sqlalchemy.orm import Session
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection_sync, end
-from faststream_outbox._internal.connections.cause import FAILED_TRANSACTION, has_state, is_answered, is_conflict
+from faststream_outbox._internal.connections.caller import caller_connection_sync, end, run_sync
+from faststream_outbox._internal.connections.cause import is_answered, is_conflict
 from faststream_outbox._internal.connections.transactions import BEGINNINGS, LONGEST_PAUSE
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.event_log import write_event_log
 from faststream_outbox._internal.inbox.receipt import (
-    BROKEN,
     KEEP,
-    ROLLED_BACK,
     Answer,
     Guard,
     Key,
@@ -33,14 +31,11 @@ from faststream_outbox._internal.inbox.receipt import (
     checked_consumer,
     checked_keep,
 )
-from faststream_outbox._internal.inbox.receipts import SLICE, slice_values
-from faststream_outbox._internal.inbox.receiving import AUTOCOMMIT
+from faststream_outbox._internal.inbox.receipts import cleaned_slice, slice_values
+from faststream_outbox._internal.inbox.receiving import confirming, receiving
 from faststream_outbox._internal.options import check_choice
 from faststream_outbox._internal.schema.given import check_inbox
 from faststream_outbox._internal.service import pause_after
-from faststream_outbox._internal.sql.inbox_rows import Cleaned, Kept, Turn
-from faststream_outbox._internal.sql.statements import column, named
-from faststream_outbox.errors import BeingHandled, InvalidOption, TransactionEnded
 
 logger = logging.getLogger("faststream_outbox")
 
@@ -72,7 +67,7 @@ class SyncInbox:
         self.engine = engine
         self.table = table
         self.consumer = checked_consumer(consumer)
-        self.on_concurrent = on_concurrent
+        self.on_concurrent: OnConcurrent = on_concurrent
         self.events = Events()
         write_event_log(self.events, logger)
         self._keep = checked_keep(keep)
@@ -116,9 +111,9 @@ class SyncInbox:
             with self.engine.begin() as connection:
                 opened = caller_connection_sync(connection, self.table)
                 rows = opened.fetch_sync(opened.sql("inbox", "clean"), slice_values(self._keep, after))
-            gone, after = named(Cleaned, rows)[0]
+            gone, after = cleaned_slice(rows)
             cleaned += gone
-            if gone < SLICE:
+            if after is None:
                 break
         if cleaned:
             self.events.emit(events.ReceiptsCleaned(opened.names.table, cleaned))
@@ -131,7 +126,7 @@ class _Receiving:
         self.answer: Answer | None = None
         self._inbox = inbox
         self._key = key
-        self._values = {**key.values(""), "xid": None}
+        self._values: dict[str, Any] = {}
 
     def begin(self) -> Session | None:
         """Write the receipt in a new transaction; None where there is one already."""
@@ -153,46 +148,15 @@ class _Receiving:
     def _receive(self, session: Session) -> bool:
         session.begin()
         opened = caller_connection_sync(session, self._inbox.table)
-        if opened.is_autocommit:
-            raise InvalidOption(AUTOCOMMIT)
-        self._values |= self._key.values(opened.names.table)
-        turn = self._turn(opened)
-        if not turn.is_ours:
-            turn = self._later(opened)
-        self._values["xid"] = turn.xid
-        if turn.xid is None:
-            kept = named(Kept, opened.fetch_sync(opened.sql("inbox", "kept_response"), self._values))
-            self.answer = Answer.read(kept[0]) if kept else None
-        return turn.xid is not None
-
-    def _turn(self, opened: CallerConnection) -> Turn:
-        return named(Turn, opened.fetch_sync(opened.sql("inbox", "receive"), self._values))[0]
-
-    def _later(self, opened: CallerConnection) -> Turn:
-        key, emit = self._key, self._inbox.events.emit
-        if self._inbox.on_concurrent == "retry":
-            emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, None))
-            msg = (
-                f"Message {key.message_id!r} of {key.source!r} is being handled by another delivery: let it come again."
-            )
-            raise BeingHandled(msg)
-        began = monotonic()
-        opened.fetch_sync(opened.sql("inbox", "wait_turn"), self._values)
-        emit(events.DeliveryHeldUp(key.consumer, key.source, key.message_id, monotonic() - began))
-        return self._turn(opened)
+        steps = receiving(opened, self._key, self._inbox.on_concurrent, self._inbox.events.emit, reads_answer=True)
+        xid, self.answer = run_sync(opened, steps)
+        self._values = {**self._key.values(opened.names.table), "xid": xid}
+        return xid is not None
 
     def confirm(self, session: Session, answer: Answer | None) -> None:
-        """Make sure that the receipt stands, and that COMMIT will be one: after a failed statement it is a rollback."""
+        """Make sure that the receipt stands, and that COMMIT will be one."""
         opened = caller_connection_sync(session, self._inbox.table)
-        name, more = ("written_by", {}) if answer is None else ("keep_response", answer.values())
-        try:
-            rows = opened.fetch_sync(opened.sql("inbox", name), {**self._values, **more})
-        except Exception as error:
-            if has_state(error, FAILED_TRANSACTION):
-                raise TransactionEnded(BROKEN) from error
-            raise
-        if column(rows) != [self._values["xid"]]:
-            raise TransactionEnded(ROLLED_BACK)
+        run_sync(opened, confirming(opened, self._values, answer))
 
     def commit(self, session: Session) -> None:
         """Commit; raises only if that has not come about."""
@@ -211,7 +175,7 @@ class _Receiving:
         tries = 0
         while True:
             tries += 1
-            self._inbox.events.emit(events.ConnectionLost("inbox", error))
+            self._inbox.events.emit(events.StatementFailed("inbox", error))
             try:
                 with self._inbox.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
                     opened = caller_connection_sync(connection, self._inbox.table)

@@ -19,9 +19,13 @@ from faststream_outbox._internal.connections.caller import (
     AnySyncSession,
     CallerConnection,
     Rows,
+    Steps,
     caller_connection,
     caller_connection_sync,
+    run,
+    run_sync,
 )
+from faststream_outbox._internal.connections.cause import DIVIDED_BY_ZERO, has_state
 from faststream_outbox._internal.envelope import MAX_BODY_BYTES, OnDuplicate, size_of
 from faststream_outbox._internal.log.message import CheckedMessage, OutboxMessage, checked
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
@@ -53,7 +57,6 @@ class Token:
 Written = Sequence[Appended] | Sequence[AppendedWhole]
 
 WHOLE = "append_whole"
-DIVISION_BY_ZERO = "22012"
 
 
 def _sql(opened: CallerConnection, tables: LogTables) -> Statements:
@@ -135,14 +138,6 @@ def _ids(values: Iterable[object]) -> set[UUID | None]:
     return {UUID(str(value)) for value in values if value is not None}
 
 
-def _refused(error: Exception, rows: Sequence[CheckedMessage]) -> list[str] | None:
-    """The event ids of a call that wrote nothing because something would have been left out; None if it was not so."""
-    for holder in (error, getattr(error, "orig", None)):
-        if (getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)) == DIVISION_BY_ZERO:
-            return [str(row.event_id) for row in rows if row.event_id is not None]
-    return None
-
-
 def _reason(rows: Sequence[CheckedMessage], ids: Sequence[str], taken: Rows) -> OutboxError:
     if not taken and len(set(ids)) == len(ids):
         return _behind()
@@ -183,26 +178,7 @@ async def append(
         # In one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
         return await session.run_sync(_append, tables, rows, on_duplicate, strict_key_order, tell, committed)
     opened = await caller_connection(session, tables.log)
-    if strict_key_order:
-        await opened.fetch(*_locks(opened, tables, rows))
-    statement, values = _statement(opened, tables, rows, on_duplicate)
-    try:
-        written = _named(statement, await opened.fetch(statement, values))
-    except Exception as error:
-        ids = _refused(error, rows)
-        if ids is None:
-            raise
-        raise _reason(rows, ids, await opened.fetch(_sql(opened, tables)["taken"], {"event_ids": ids})) from error
-    problem = _problem(rows, written, on_duplicate)
-    if problem is not None:
-        try:
-            if written:
-                await opened.fetch(*_withdrawal(opened, tables, written))
-        except MissingRight as error:
-            raise _unwithdrawn(problem) from error
-        raise problem
-    _wake(opened, tell, committed)
-    return Token(tuple([row.position for row in written]))
+    return await run(opened, _appending(opened, tables, rows, on_duplicate, strict_key_order, tell, committed))
 
 
 def append_sync(
@@ -250,21 +226,34 @@ def _append(
     committed: Callable[[], None] | None,
 ) -> Token:
     opened = caller_connection_sync(session, tables.log)
+    return run_sync(opened, _appending(opened, tables, rows, on_duplicate, strict_key_order, tell, committed))
+
+
+def _appending(
+    opened: CallerConnection,
+    tables: LogTables,
+    rows: Sequence[CheckedMessage],
+    on_duplicate: OnDuplicate,
+    strict_key_order: bool,
+    tell: Tell | None,
+    committed: Callable[[], None] | None,
+) -> Steps[Token]:
     if strict_key_order:
-        opened.fetch_sync(*_locks(opened, tables, rows))
+        yield _locks(opened, tables, rows)
     statement, values = _statement(opened, tables, rows, on_duplicate)
     try:
-        written = _named(statement, opened.fetch_sync(statement, values))
+        written = _named(statement, (yield statement, values))
     except Exception as error:
-        ids = _refused(error, rows)
-        if ids is None:
+        if not has_state(error, DIVIDED_BY_ZERO):
             raise
-        raise _reason(rows, ids, opened.fetch_sync(_sql(opened, tables)["taken"], {"event_ids": ids})) from error
+        # Nothing was written, because something would have been left out.
+        ids = [str(row.event_id) for row in rows if row.event_id is not None]
+        raise _reason(rows, ids, (yield _sql(opened, tables)["taken"], {"event_ids": ids})) from error
     problem = _problem(rows, written, on_duplicate)
     if problem is not None:
         try:
             if written:
-                opened.fetch_sync(*_withdrawal(opened, tables, written))
+                yield _withdrawal(opened, tables, written)
         except MissingRight as error:
             raise _unwithdrawn(problem) from error
         raise problem

@@ -1,29 +1,33 @@
-"""Keys that wait: a message that failed, and those of its key behind it.
+"""Keys that wait, and what an outcome means for the message of a key: over, to be tried again, or parked.
 
-A failure blocks its key and nothing else. Whether a key is blocked is known in memory while its slot is
-held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
-or an operator has changed something. On the happy path this costs nothing. Kept by each `member`.
-
-What a handler's outcome means for a message of a topic: over, to be tried again, or parked.
-
-A transient error of the database puts off without counting. Of messages that one error ended together, nobody knows
-which is to blame. Pure. Used by `executor`, by `transactional`, and by the log in memory.
+A failure blocks its key and nothing else: those behind it are deferred. Whether a key is blocked is known in memory
+while its slot is held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
+or an operator has changed something. On the happy path this costs nothing. A transient error of the database puts off
+without counting; of messages that one error ended together, nobody knows which is to blame. Does no I/O. Kept by each
+`member`; asked by `executor`, by `transactional` and by the log in memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from faststream_outbox._internal.connections.cause import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
+from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.slots import Span
 from faststream_outbox._internal.outcomes.failure import Failure, described
-from faststream_outbox._internal.outcomes.outcome import Dead, Done, Outcome, Release, Retry, Settled, resolved
+from faststream_outbox._internal.outcomes.outcome import (
+    Dead,
+    Done,
+    FinalOutcome,
+    Outcome,
+    Release,
+    Retry,
+    Settled,
+    resolved,
+)
 from faststream_outbox._internal.sql.log_rows import BlockedKey
-
-if TYPE_CHECKING:
-    from faststream_outbox._internal.log.reader import Reader
-
 
 RETRY = "retry"
 DEFERRED = "deferred"
@@ -144,23 +148,6 @@ TRANSIENT_PAUSE = 1.0
 MOST_ATTEMPTS = 2**31 - 1
 """What the table can count to."""
 
-_TRANSIENT = ("08", "53", "40001", "40P01", "57P0", "25006")
-
-
-def is_transient(error: BaseException | None) -> bool:
-    """Whether the database said that trying again may help: connections, resources, conflicts, shutdowns."""
-    seen = 0
-    while error is not None and seen < 10:
-        if getattr(error, "connection_invalidated", False):
-            # SQLAlchemy's word for a connection that died under a statement.
-            return True
-        for holder in (error, getattr(error, "orig", None)):
-            state = getattr(holder, "sqlstate", None) or getattr(holder, "pgcode", None)
-            if isinstance(state, str) and state.startswith(_TRANSIENT):
-                return True
-        error, seen = error.__cause__, seen + 1
-    return False
-
 
 def put_off(outcome: Outcome) -> Outcome:
     """The outcome, where a transient error does not count and does not ask the strategy."""
@@ -178,11 +165,13 @@ def failed_together(outcomes: Sequence[Outcome]) -> bool:
     return all(error is errors[0] for error in errors) and not is_transient(errors[0])
 
 
-def deferral_of(delivery: Delivery, outcome: Outcome, reader: "Reader") -> tuple[Deferral | None, Outcome]:
+def deferral_of(
+    delivery: Delivery, outcome: Outcome, options: ReadOptions, describe: Callable[[BaseException | None], Failure]
+) -> tuple[Deferral | None, FinalOutcome]:
     """Where a message waits after this outcome, None if it is done; and the outcome with nothing left open."""
     final = resolved(
         put_off(outcome),
-        strategy=reader.options.retry_strategy,
+        strategy=options.retry_strategy,
         on_undecided="retry",
         now=datetime.now(UTC),
         first_attempt_at=delivery.first_attempt_at,
@@ -192,9 +181,9 @@ def deferral_of(delivery: Delivery, outcome: Outcome, reader: "Reader") -> tuple
     match final:
         case Retry(delay=delay, error=error, counts=counts):
             attempts = min(delivery.attempts + int(counts), MOST_ATTEMPTS)
-            return Deferral(*place, RETRY, attempts, delay or 0.0, described(error, reader.client.renderer)), final
+            return Deferral(*place, RETRY, attempts, delay or 0.0, describe(error)), final
         case Dead(error=error):
             attempts = min(delivery.attempts + 1, MOST_ATTEMPTS)
-            return Deferral(*place, PARKED, attempts, 0.0, described(error, reader.client.renderer)), final
+            return Deferral(*place, PARKED, attempts, 0.0, describe(error)), final
         case Done() | Settled() | Release():
             return None, final

@@ -1,14 +1,15 @@
 """The log's client: everything that the members of one process share for one log.
 
-Four connections at most, however many groups and members: one reads and settles, one sequences, one
-listens, and one is for what operators ask. They open on first use; the loops (sequencing, renewing,
-listening) run while a consumer does. The application's engine is never closed. Built by `Outbox` and by
-the broker; readers take what they need from it, and it knows them as members only.
+Four connections at most, however many groups and members: one reads and settles, one sequences, one listens, and one is
+for what operators ask. They open on first use; the loops (sequencing, renewing, listening) run while a member is
+attached. The application's engine is never closed. It knows members, and nobody who reads or writes for one: readers
+and settlers take from it what they need. Built by `Outbox` and by the broker.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -16,6 +17,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.cause import is_locked, is_refused
 from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import Identity, Role, worker_id_of
 from faststream_outbox._internal.connections.transactions import Isolation
@@ -27,13 +29,13 @@ from faststream_outbox._internal.janitor import Retention
 from faststream_outbox._internal.log.admin.retention import Upkeep
 from faststream_outbox._internal.log.fetcher import Fetcher
 from faststream_outbox._internal.log.member import Member
-from faststream_outbox._internal.log.options import Start
+from faststream_outbox._internal.log.options import ReadOptions, Start
 from faststream_outbox._internal.log.ordering.sequencer import Sequencer, Ticker
 from faststream_outbox._internal.log.ordering.timeline import Timeline
 from faststream_outbox._internal.log.renewer import Renewing, beat
 from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, Channel, changed
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor
+from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Slots
 from faststream_outbox._internal.log.tail import Tail
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
@@ -46,9 +48,7 @@ from faststream_outbox.errors import WrongEventLoop
 
 logger = logging.getLogger("faststream_outbox")
 
-LOCK_NOT_AVAILABLE = "55P03"
 MOST_REFUSALS = 8
-_REFUSED = ("22", "23", "42", "0A")
 
 
 class LogClient:
@@ -107,7 +107,7 @@ class LogClient:
         """Of members that read, and of whoever reads for those that wait."""
         self._settling = Outage("settling", self.events, tells_each=True)
         self._renewals = Outage("renewing", self.events, tells_each=True)
-        self._readers: list[Member] = []
+        self._members: list[Member] = []
         self._by_group: dict[str, set[Member]] = {}
         self.tail = Tail(self.connection, self.names, self.timeline, self.fetcher, self.events, self.reading)
         self.ticker = Ticker(self.sequencer, self.timeline, self.tail.hear, self.events)
@@ -146,7 +146,7 @@ class LogClient:
         if self._loop is loop:
             return
         if self._loop is not None:
-            if self._readers and self._loop.is_running():
+            if self._members and self._loop.is_running():
                 msg = "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
                 raise WrongEventLoop(msg)
             self._assemble()
@@ -155,14 +155,14 @@ class LogClient:
     @property
     def is_healthy(self) -> bool:
         """Whether every loop that consumers need is alive; also so without consumers."""
-        if not self._readers:
+        if not self._members:
             return True
-        return all(service.is_running for service in self._services) and all(one.is_alive() for one in self._readers)
+        return all(service.is_running for service in self._services) and all(one.is_alive() for one in self._members)
 
     @property
     def members(self) -> Sequence[Member]:
         """The members that it serves."""
-        return tuple(self._readers)
+        return tuple(self._members)
 
     @property
     def services(self) -> Sequence[Service]:
@@ -177,34 +177,41 @@ class LogClient:
     @property
     def groups(self) -> set[Group]:
         """Groups that are read in this process."""
-        return {reader.group for reader in self._readers}
+        return {member.group for member in self._members}
 
     async def ask(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         """Run one of the statements about positions, for an operator."""
         return await self.operator_connection.fetch(statements("position", self.names)[name], values)
 
-    async def attach(self, reader: Member) -> None:
-        """Serve this reader; the first one starts the loops."""
+    def new_member(self, group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = "") -> Member:
+        """A member of a group, which is served once it is attached."""
+        start, me, ttl = partial(self.place_of, options.start), self.identity.token(), options.lease_ttl_seconds
+        leases = SlotLeases(group, self.connection, self.names, ttl, start, me, fixed)
+        leases.in_flight = options.batch_size
+        return Member(group, options, leases, name)
+
+    async def attach(self, member: Member) -> None:
+        """Serve this member; the first one starts the loops."""
         self._move()
-        if worker_id_of(reader.leases.me) != self.identity.worker_id:
+        if worker_id_of(member.leases.me) != self.identity.worker_id:
             # Made in another event loop, or before the process forked: a child is a member of its own.
-            reader.leases.me = self.identity.token()
+            member.leases.me = self.identity.token()
         async with self._changing:
-            self._readers.append(reader)
-            self._by_group.setdefault(reader.group.digest, set()).add(reader)
+            self._members.append(member)
+            self._by_group.setdefault(member.group.digest, set()).add(member)
             for service in self._services:
                 service.start()
 
-    async def detach(self, reader: Member) -> None:
-        """Serve this reader no more; the last one ends the loops."""
+    async def detach(self, member: Member) -> None:
+        """Serve this member no more; the last one ends the loops."""
         self._move()
         async with self._changing:
-            if reader in self._readers:
-                self._readers.remove(reader)
-                self._by_group[reader.group.digest].discard(reader)
-                if not self._by_group[reader.group.digest]:
-                    del self._by_group[reader.group.digest]
-            if not self._readers:
+            if member in self._members:
+                self._members.remove(member)
+                self._by_group[member.group.digest].discard(member)
+                if not self._by_group[member.group.digest]:
+                    del self._by_group[member.group.digest]
+            if not self._members:
                 for service in self._services:
                     await service.stop()
 
@@ -216,7 +223,7 @@ class LogClient:
         async with self._changing:
             for service in self._services:
                 await service.stop()
-            self._readers.clear()
+            self._members.clear()
             self._by_group.clear()
             await self.connection.close()
             await self._tick_connection.close()
@@ -254,12 +261,12 @@ class LogClient:
                     return await self.connection.fetch(statement, values)
                 return (await self.connection.fetch_each([(statement, values)], lock_seconds=lock_seconds))[0]
             except Exception as error:
-                if lock_seconds is not None and getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                if lock_seconds is not None and is_locked(error):
                     return []
                 raise
 
         def failed(error: Exception, failures: int) -> None:
-            if failures > MOST_REFUSALS and (is_stopping() or _is_refused(error)):
+            if failures > MOST_REFUSALS and (is_stopping() or is_refused(error)):
                 raise error
             self._settling.failed(error, asyncio.get_running_loop().time(), who)
 
@@ -272,24 +279,34 @@ class LogClient:
         self._settling.worked(asyncio.get_running_loop().time(), who)
         return rows
 
-    async def enter(self, readers: Sequence[Member]) -> None:
-        """Make readers members of their groups, as far as the database answers; each tries again once it runs."""
+    async def enter(self, members: Sequence[Member]) -> None:
+        """Have members be of their groups, as far as the database answers; each tries again once it runs."""
         try:
-            new = await beat(self.connection, [reader.leases for reader in readers])
+            new = await beat(self.connection, [member.leases for member in members])
             if new:
-                await self.call(*{reader.group for reader in readers if reader.leases.me in new})
-            for reader in readers:
-                await reader.begin()
+                await self.call(*{member.group for member in members if member.leases.me in new})
+            for member in members:
+                await self.begin(member)
         except Exception as error:  # noqa: BLE001 - reported, and tried again
             self.events.emit(events.ConnectionLost("joining", error))
 
+    async def begin(self, member: Member) -> None:
+        """Give a member's group its place, if that is not where the log begins."""
+        if member.options.start != "earliest":
+            # Makes the group: what is published from now on lies behind its place.
+            await member.leases.seen()
+
     async def call(self, *groups: Group) -> None:
         """Tell readers of these groups, or of all, in every process, that members or waiting messages have changed."""
-        payloads = [changed(group, self.calls.sender) for group in groups] or [CHANGED]
+        payloads = [self.call_of(group) for group in groups] or [CHANGED]
         sql = statements("group", self.names)
         await self.connection.fetch(sql["call"], {"channel": self.names.channel, "payloads": payloads})
         for group in groups or (None,):
             self.unsettle(group.digest if group else None)
+
+    def call_of(self, group: Group) -> str:
+        """What is sent when members of a group have changed, which this process does not heed itself."""
+        return changed(group, self.calls.sender)
 
     def sharing(self, group: Group) -> asyncio.Lock:
         """Held while a member takes and gives: others of the process would cut the same spans, most of them in vain."""
@@ -313,8 +330,8 @@ class LogClient:
 
     def unsettle(self, digest: str | None) -> None:
         """Slots of a group, or of all, may have to change hands."""
-        for reader in self._readers if digest is None else self._by_group.get(digest, ()):
-            reader.unsettle()
+        for member in self._members if digest is None else self._by_group.get(digest, ()):
+            member.unsettle()
 
     async def _renew(self) -> None:
         """Renew every lease and membership, a few times in its life."""
@@ -322,10 +339,10 @@ class LogClient:
         while True:
             # By hand and not by `retrying`: how long a pause may be changes with the members that come and go.
             self._renewer_pulse.beat()
-            ttl = min((reader.options.lease_ttl_seconds for reader in self._readers), default=15.0)
+            ttl = min((member.options.lease_ttl_seconds for member in self._members), default=15.0)
             await asyncio.sleep(ttl / 4 if not failures else min(ttl / 4, pause_after(failures)))
             try:
-                await self.renewing.renew(list(self._readers))
+                await self.renewing.renew(list(self._members))
                 failures = 0
                 self._renewals.worked(asyncio.get_running_loop().time())
             except Exception as error:  # noqa: BLE001 - reported, and tried again well before the lease ends
@@ -337,9 +354,3 @@ class LogClient:
 
     def _restored(self, name: str, seconds: float) -> None:
         self.events.emit(events.LoopRestored(name, seconds))
-
-
-def _is_refused(error: BaseException) -> bool:
-    """Whether the server will say the same of the same statement again."""
-    state = getattr(error, "sqlstate", None)
-    return isinstance(state, str) and state.startswith(_REFUSED)

@@ -1,8 +1,8 @@
 """A delivery: one message of the log on its way through a group.
 
-Holds the row and decodes it on demand. Handlers of the log's own API get
-its `message`; FastStream's subscribers and `Outbox.deliveries` get the delivery itself and decide on it.
-Made by readers, settled by them too.
+Holds the row and decodes it on demand. Handlers of the log's own API get its `message`; FastStream's subscribers and
+`Outbox.deliveries` get the delivery itself and decide on it. Whoever runs its batch says with `batch_run` how it ends
+in a handler's own transaction. Made by `reader` and by the log in memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence

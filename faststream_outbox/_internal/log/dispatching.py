@@ -1,17 +1,17 @@
-"""What a dispatch did: outcomes counted once they are written, and failures kept. Used by `Outbox`.
+"""One pass over a group, and `async for` over its messages, without a broker.
 
-Reading a group message by message, with `async for`.
-
-What was handled before the next message is asked for is acknowledged; the message in flight when the loop
-is left, by `break`, by an error or by a kill, comes again. Progress is written a few times a second while
-messages flow, and before the iterator waits or ends. Used by `Outbox.__aiter__` and `Outbox.deliveries`.
+What a pass did is counted once it is written, and failures are kept with it. In a loop of the caller's, a message is
+acknowledged when the next one is asked for; the one in flight when the loop is left, by `break`, by an error or by a
+kill, comes again. Progress is written a few times a second while messages flow, and before the loop waits or ends. Used
+by `Outbox`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun, noted, survived
+from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.member import Ended
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.reader import Reader
@@ -68,27 +68,27 @@ def plainly(subscriber: Subscriber) -> Callable[[Delivery], Awaitable[Outcome]]:
 _UNHANDLED = Release()
 
 
-async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> AsyncIterator[Delivery]:
+async def deliveries(reader: Reader, client: LogClient, *, undecided: Outcome = _UNHANDLED) -> AsyncIterator[Delivery]:
     """Deliveries of a group, for ever; one that is not decided on ends as `undecided`."""
-    client = reader.client
-    await client.attach(reader)
+    member = reader.member
+    await client.attach(member)
     is_idle = True
     try:
         while True:
-            if reader.is_unsettled:
+            if member.is_unsettled:
                 await reader.join()
             batch = await reader.next_batch(is_idle=is_idle)
             is_idle = False
             if batch is None:
                 is_idle = await reader.wait()
                 continue
-            handing = _Handing(BatchRun(reader, batch), undecided)
+            handing = _Handing(BatchRun(member, reader.settler, batch), undecided)
             in_flight: Delivery | None = None
             try:
                 for delivery in batch.deliveries:
                     if not handing.takes(delivery):
                         continue
-                    with_care = delivery.slot in reader.leases.crash_guard
+                    with_care = member.needs_note(delivery)
                     may_run = await handing.note(delivery) if with_care else True
                     if may_run is None:
                         break
@@ -105,14 +105,14 @@ async def deliveries(reader: Reader, *, undecided: Outcome = _UNHANDLED) -> Asyn
             finally:
                 await unbroken(handing.end(in_flight))
     finally:
-        await unbroken(_leave(reader))
+        await unbroken(_leave(reader, client))
 
 
-async def _leave(reader: Reader) -> None:
+async def _leave(reader: Reader, client: LogClient) -> None:
     try:
         await reader.leave()
     finally:
-        await reader.client.detach(reader)
+        await client.detach(reader.member)
 
 
 class _Handing:
@@ -141,14 +141,14 @@ class _Handing:
 
     async def note(self, delivery: Delivery) -> bool | None:
         """Note that it is about to be handed out; False if it is over, None if it is lost."""
-        may_run = await noted(self._batch_run, delivery)
+        may_run = await self._batch_run.noted(delivery)
         if may_run is False:
             self._count += 1
         return may_run
 
     async def survive(self, delivery: Delivery) -> None:
         """Write at once what became of it."""
-        await survived(self._batch_run, delivery)
+        await self._batch_run.survived(delivery)
 
     async def settle(self, delivery: Delivery) -> None:
         """The caller is done with it."""

@@ -1,14 +1,14 @@
-"""Running a batch: every message gets its turn, its outcome, and a place to wait if it failed.
+"""An executor: a batch on its way through a handler; every message gets its turn, its outcome, and a place to wait.
 
-A failure blocks its key and nothing else: what follows it under the same key is deferred, in order, and
-the cursor moves on. A transient error of the database puts off without counting. Nothing is open while a
-handler runs. Used by `consumer`, `transactional`, `iterating` and `Outbox.dispatch`.
+A failure blocks its key and nothing else: what follows it under the same key is deferred, in order, and the cursor
+moves on. A transient error of the database puts off without counting. Nothing is open while a handler runs, and what
+is done is written whatever is cancelled meanwhile.
 
-Running messages under the crash guard: each is noted before its call, and written at once after it.
+Messages of a slot whose owner died run under the crash guard: each is noted before its call, and written at once after
+it. A suspect, which was noted when an owner died, runs while no other suspect of the process does: whoever ran beside
+the guilty one is not blamed again. After `crash_limit` deaths in a row it is parked.
 
-A suspect, which was noted when an owner of its slots died, runs while no other suspect of the process does: whoever ran
-beside the guilty one is not blamed again. After `crash_limit` deaths in a row it is parked. Used by `executor`,
-`transactional` and `iterating`.
+Driven by `worker`, `transactional`, `dispatching` and `Outbox.dispatch`.
 """
 
 import asyncio
@@ -25,13 +25,12 @@ from faststream_outbox._internal.connections.caller import AnySession
 from faststream_outbox._internal.connections.transactions import begin
 from faststream_outbox._internal.log.blocked import DEFERRED, PARKED, Deferral, deferral_of, failed_together
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.member import Batch
-from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.member import Batch, Member
+from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.log.sharing.slots import Cursor
-from faststream_outbox._internal.outcomes.failure import ENDING
+from faststream_outbox._internal.outcomes.calling import ended
 from faststream_outbox._internal.outcomes.outcome import (
     CRASH_LOOP,
-    DONE,
     NOT_READABLE,
     SETTLED,
     Dead,
@@ -44,48 +43,6 @@ from faststream_outbox._internal.outcomes.outcome import (
 from faststream_outbox._internal.service import unbroken
 from faststream_outbox.errors import CrashLoop
 
-
-async def guarded(batch_run: "BatchRun", delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
-    """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
-    reader = batch_run.reader
-    is_suspect = delivery.position in reader.leases.crash_guard.suspects
-    async with reader.client.suspicion() if is_suspect else nullcontext():
-        may_run = await noted(batch_run, delivery)
-        if may_run is None or (may_run and not await run()):
-            return False
-        await survived(batch_run, delivery)
-        return True
-
-
-async def noted(batch_run: "BatchRun", delivery: Delivery) -> bool | None:
-    """Note that a message is about to run; False if it is over, because owners died with it, None if it is lost."""
-    reader = batch_run.reader
-    crashes = await reader.note(delivery.slot, delivery.position)
-    if crashes is None or crashes < reader.options.crash_limit:
-        return None if crashes is None else True
-    batch_run.end(delivery, Dead(CRASH_LOOP, CrashLoop(crash_message(crashes))))
-    return False
-
-
-async def survived(batch_run: "BatchRun", delivery: Delivery) -> None:
-    """Write what became of a message at once: if the next one ends the process, this one must not come again."""
-    reader = batch_run.reader
-    batch_run.reached = delivery.cursor
-    await batch_run.write()
-    if batch_run.batch.is_deferred:
-        # No cursor was moved, which would have taken the note away.
-        await reader.note(delivery.slot, None)
-    reader.leases.crash_guard.had(delivery.slot, delivery.position)
-
-
-def crash_message(crashes: int) -> str:
-    """What an operator reads of a parked message."""
-    return (
-        f"crash_loop: {crashes} processes in a row died while this message ran. "
-        "Repair the handler, then let it run again with Outbox.parked.retry(…), or end it with skip(…)."
-    )
-
-
 Call = Callable[[Delivery], Awaitable[Outcome]]
 BatchCall = Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome]]]
 
@@ -96,8 +53,9 @@ SETTLE_SECONDS = 0.25
 class BatchRun:
     """One batch on its way through a handler."""
 
-    def __init__(self, reader: Reader, batch: Batch) -> None:
-        self.reader = reader
+    def __init__(self, member: Member, settler: Settler, batch: Batch) -> None:
+        self.member = member
+        self.settler = settler
         self.batch = batch
         self.reached: Cursor | None = None
         """The place behind the last message that is dealt with."""
@@ -106,7 +64,7 @@ class BatchRun:
         self._written_up: set[str] = set()
         self._written_halts: dict[int, Cursor] = {}
         self._unwritten: Counter[str] = Counter()
-        self._report = events.Started in reader.client.events
+        self._report = settler.is_heard(events.Started)
         loop = asyncio.get_running_loop()
         self._time = loop.time
         self._settled_at = loop.time()
@@ -119,18 +77,18 @@ class BatchRun:
             self._close()
 
     async def _run_each(self, call: Call, *, release: bool) -> None:
-        reader, batch = self.reader, self.batch
+        member, batch = self.member, self.batch
         is_whole = True
         try:
             for delivery in batch.deliveries:
-                if reader.is_stopping:
+                if member.is_stopping:
                     is_whole = False
                     break
                 if self.may_run(delivery) and not await self._one(delivery, call):
                     is_whole = False
                     break
                 self.reached = delivery.cursor
-                if reader.is_unsettled and delivery is not batch.deliveries[-1]:
+                if member.is_unsettled and delivery is not batch.deliveries[-1]:
                     # Slots may have to change hands: others must not wait for a whole batch of slow messages.
                     is_whole = False
                     break
@@ -156,30 +114,29 @@ class BatchRun:
             known = decided.get(delivery.position)
             return (await call([delivery]))[0] if known is None else known
 
-        if any(delivery.slot in self.reader.leases.crash_guard for delivery in self.batch.deliveries):
+        if any(self.member.needs_note(delivery) for delivery in self.batch.deliveries):
             await self.run(alone, release=release)
             return
         self._all_at_once = True
         ready = [delivery for delivery in self.batch.deliveries if self.may_run(delivery)]
-        began = perf_counter()
+        began, duration = perf_counter(), 0.0
         outcomes: Sequence[Outcome] = []
+
+        async def cancelled(error: asyncio.CancelledError) -> Sequence[Outcome]:
+            if _are_settled(ready):
+                self._end_all(ready, [SETTLED] * len(ready), perf_counter() - began)
+                await self.committed(self.batch.end)
+            else:
+                await self.finish(is_whole=False, release=release)
+            raise error
+
+        def failed(error: BaseException) -> Sequence[Outcome]:
+            return [_failed(ready, error)] * len(ready)
+
         if ready:
             for delivery in ready:
                 self._start(delivery)
-            try:
-                outcomes = await call(ready)
-            except asyncio.CancelledError:
-                if all(isinstance(delivery.decision, Settled) for delivery in ready):
-                    self._end_all(ready, [SETTLED] * len(ready), perf_counter() - began)
-                    await self.committed(self.batch.end)
-                else:
-                    await self.finish(is_whole=False, release=release)
-                raise
-            except ENDING:
-                raise
-            except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with each message
-                is_settled = all(isinstance(delivery.decision, Settled) for delivery in ready)
-                outcomes = [SETTLED if is_settled else Retry(error=error)] * len(ready)
+            outcomes, duration = await ended(call, ready, failed=failed, cancelled=cancelled)
         if failed_together(outcomes):
             # Only the guilty one may have an attempt counted, and be parked in the end.
             self._all_at_once = False
@@ -194,7 +151,6 @@ class BatchRun:
         if any(isinstance(outcome, Release) for outcome in outcomes):
             await self.finish(is_whole=False, release=release)
             return
-        duration = perf_counter() - began
         if any(isinstance(outcome, Settled) for outcome in outcomes):
             self._end_all(ready, outcomes, duration)
             await self.committed(self.batch.end)
@@ -225,19 +181,19 @@ class BatchRun:
 
     def may_run(self, delivery: Delivery) -> bool:
         """Whether it may run: its slot is held, nothing of its key waits in front of it, and it could be read."""
-        reader, batch = self.reader, self.batch
-        if delivery.slot in batch.halts or not reader.leases.holds(delivery.slot):
+        member, batch = self.member, self.batch
+        if delivery.slot in batch.halts or not member.leases.holds(delivery.slot):
             return False
-        if delivery.uri in self._held_up or (not batch.is_deferred and delivery.uri in reader.blocked):
-            waiting = reader.blocked.waiting(delivery.uri) + self._unwritten[delivery.uri]
-            if not batch.is_deferred and waiting >= reader.blocked.most:
+        if delivery.uri in self._held_up or (not batch.is_deferred and delivery.uri in member.blocked):
+            waiting = member.blocked.waiting(delivery.uri) + self._unwritten[delivery.uri]
+            if not batch.is_deferred and waiting >= member.blocked.most:
                 self._halt(delivery, waiting)
             else:
                 self._defer(delivery)
             return False
         if delivery.is_left_out:
             # Nobody can handle it, and what comes after it must not wait for that.
-            self.end(delivery, Dead(NOT_READABLE, reader.client.fetcher.unreadable.error_of(delivery.position)))
+            self.end(delivery, Dead(NOT_READABLE, self.settler.error_of(delivery.position)))
             return False
         return True
 
@@ -248,50 +204,71 @@ class BatchRun:
             self._unwritten[delivery.uri] += 1
 
     def _halt(self, delivery: Delivery, waiting: int) -> None:
-        reader = self.reader
+        member = self.member
         self.batch.halts[delivery.slot] = Cursor(delivery.tick, delivery.position - 1)
-        reader.client.events.emit(events.KeyHalted(reader.group.name, reader.group.uri, delivery.uri, waiting))
+        self.settler.emit(events.KeyHalted(member.group.name, member.group.uri, delivery.uri, waiting))
 
     async def _one(self, delivery: Delivery, call: Call) -> bool:
         """Run the handler on one message; False if it was not handled and comes again as it is."""
-        if delivery.slot in self.reader.leases.crash_guard:
-            return await guarded(self, delivery, lambda: self._attempt(delivery, call))
+        if self.member.needs_note(delivery):
+            return await self.guarded(delivery, lambda: self._attempt(delivery, call))
         return await self._attempt(delivery, call)
+
+    async def guarded(self, delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
+        """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
+        is_suspect = delivery.position in self.member.leases.crash_guard.suspects
+        async with self.settler.suspicion() if is_suspect else nullcontext():
+            may_run = await self.noted(delivery)
+            if may_run is None or (may_run and not await run()):
+                return False
+            await self.survived(delivery)
+            return True
+
+    async def noted(self, delivery: Delivery) -> bool | None:
+        """Note that a message is about to run; False if it is over, as owners died with it, None if it is lost."""
+        crashes = await self.settler.note(delivery.slot, delivery.position)
+        if crashes is None or crashes < self.member.options.crash_limit:
+            return None if crashes is None else True
+        self.end(delivery, Dead(CRASH_LOOP, CrashLoop(crash_message(crashes))))
+        return False
+
+    async def survived(self, delivery: Delivery) -> None:
+        """Write what became of a message at once: if the next one ends the process, this one must not come again."""
+        self.reached = delivery.cursor
+        await self.write()
+        if self.batch.is_deferred:
+            # No cursor was moved, which would have taken the note away.
+            await self.settler.note(delivery.slot, None)
+        self.member.leases.crash_guard.had(delivery.slot, delivery.position)
 
     async def _attempt(self, delivery: Delivery, call: Call) -> bool:
         self._start(delivery)
-        began = perf_counter()
-        outcome: Outcome
-        try:
-            outcome = await call(delivery)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if self.reader.is_stopping or (task is not None and task.cancelling()):
-                if isinstance(delivery.decision, Settled):
-                    # Its transaction had just committed.
-                    self.end(delivery, delivery.decision, perf_counter() - began)
-                    await self.committed(delivery.cursor)
-                    self.reached = delivery.cursor
-                raise
-            outcome = Retry(error=error)
-        except ENDING:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the message
-            # Unless its transaction had just committed when its time was over.
-            outcome = delivery.decision if isinstance(delivery.decision, Settled) else Retry(error=error)
+        failed, cancelled = partial(_failed, [delivery]), partial(self._cancelled, delivery, perf_counter())
+        outcome, duration = await ended(call, delivery, failed=failed, cancelled=cancelled)
         if isinstance(outcome, Release):
             return False
-        self.end(delivery, outcome, perf_counter() - began)
+        self.end(delivery, outcome, duration)
         if isinstance(outcome, Settled):
             await self.committed(delivery.cursor)
         return True
+
+    async def _cancelled(self, delivery: Delivery, began: float, error: asyncio.CancelledError) -> Outcome:
+        """A failed attempt, if the handler cancelled itself; else raised, after what was done is taken note of."""
+        task = asyncio.current_task()
+        if not self.member.is_stopping and (task is None or not task.cancelling()):
+            return Retry(error=error)
+        if _are_settled([delivery]):
+            self.end(delivery, SETTLED, perf_counter() - began)
+            await self.committed(delivery.cursor)
+            self.reached = delivery.cursor
+        raise error
 
     async def settle_within(self, session: AnySession, deliveries: Sequence[Delivery]) -> None:
         """Finish messages in their handler's own transaction, with all that came before them; or raise `LeaseLost`."""
         reached = self.batch.end if self._all_at_once else deliveries[0].cursor
         # Not noted in the batch: the commit may yet fail.
         done = [delivery.position for delivery in deliveries]
-        await self.reader.settle_within(session, self.batch, reached, [*self.batch.done, *done])
+        await self.settler.settle_within(session, self.batch, reached, [*self.batch.done, *done])
 
     async def begin_within(self, session: AsyncSession) -> None:
         """Begin the transaction in which messages will be handled and finished, or raise `LeaseLost`."""
@@ -299,43 +276,45 @@ class BatchRun:
 
     async def lock_within(self, session: AsyncSession) -> bool:
         """Hold the batch's spans where the transaction would not see that they were renewed; whether it is so."""
-        reader = self.reader
-        is_strict = await reader.client.isolation.is_strict(session)
+        is_strict = await self.settler.isolation.is_strict(session)
         if is_strict:
-            await reader.lock_within(session, self.batch)
+            await self.settler.lock_within(session, self.batch)
         return is_strict
+
+    def doubt_isolation(self) -> None:
+        """There was a conflict: the level of its transactions is asked for again."""
+        self.settler.isolation.doubt()
 
     async def commit(self, session: AsyncSession) -> None:
         """Commit the transaction that `settle_within` wrote in, or raise."""
-        await self.reader.commit(session)
+        await self.settler.commit(session)
 
     async def committed(self, reached: Cursor) -> None:
         """Take note of a transaction that has committed, whatever is cancelled meanwhile."""
-        await unbroken(self.reader.committed(self.batch, reached))
+        await unbroken(self.settler.committed(self.batch, reached))
         self.written()
 
     def _start(self, delivery: Delivery) -> None:
         delivery.batch_run = self
         if self._report and not delivery.is_running:
             delivery.is_running = True
-            reader = self.reader
-            size = len(delivery.payload)
-            message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
-            reader.client.events.emit(events.Started(*message, size, group=reader.group.name))
+            member = self.member
+            size, message = len(delivery.payload), member.named(delivery)
+            self.settler.emit(events.Started(*message, size, group=member.group.name))
 
     def _close(self) -> None:
         """Report those that began and of which nothing is written: whoever counts what runs must know of their end."""
         if not self._report:
             return
-        reader = self.reader
+        member = self.member
         with_outcome = {delivery.position for delivery, _, _ in self.batch.ended}
         for delivery in self.batch.deliveries:
             if delivery.is_running:
                 delivery.is_running = False
-                message = (reader.group.uri, reader.name, delivery.position, delivery.deliveries_count)
+                message = member.named(delivery)
                 is_decided = delivery.position in with_outcome
-                group = reader.group.name
-                reader.client.events.emit(
+                group = member.group.name
+                self.settler.emit(
                     events.Abandoned(*message, group=group)
                     if is_decided
                     else events.Released(*message, was_started=True, group=group)
@@ -344,19 +323,19 @@ class BatchRun:
     def end(self, delivery: Delivery, outcome: Outcome, duration: float = 0.0) -> None:
         """Note what became of a message."""
         batch = self.batch
-        if outcome is DONE or isinstance(outcome, Settled):
-            if batch.is_deferred and outcome is DONE:
+        if isinstance(outcome, Done | Settled):
+            if batch.is_deferred and isinstance(outcome, Done):
                 batch.done.append(delivery.position)
             batch.ended.append((delivery, outcome, duration))
             return
-        deferral, final = deferral_of(delivery, outcome, self.reader)
+        deferral, final = deferral_of(delivery, outcome, self.member.options, self.settler.describe)
         batch.ended.append((delivery, final, duration))
         if deferral is None:
             if batch.is_deferred:
                 batch.done.append(delivery.position)
             return
         batch.deferrals.append(deferral)
-        if deferral.state != PARKED or self.reader.blocked.hold:
+        if deferral.state != PARKED or self.member.blocked.hold:
             self._held_up.add(delivery.uri)
             self._unwritten[delivery.uri] += 1
 
@@ -370,7 +349,7 @@ class BatchRun:
 
     async def _write(self) -> None:
         if self.reached is not None:
-            await self.reader.settle(self.batch, self.reached)
+            await self.settler.settle(self.batch, self.reached)
         self.written()
         self._settled_at = self._time()
 
@@ -380,9 +359,27 @@ class BatchRun:
         await unbroken(finish(), finish)
 
     async def _finish(self, *, is_whole: bool, release: bool) -> None:
-        reader, batch = self.reader, self.batch
+        member, batch = self.member, self.batch
         reached = batch.end if is_whole else self.reached
         if reached is not None or batch.is_deferred:
-            await reader.settle(batch, reached or batch.end, release=release)
+            await self.settler.settle(batch, reached or batch.end, release=release)
         elif release:
-            await reader.leases.release()
+            await member.leases.release()
+
+
+def _are_settled(deliveries: Sequence[Delivery]) -> bool:
+    """Whether their own transaction has committed."""
+    return all(isinstance(delivery.decision, Settled) for delivery in deliveries)
+
+
+def _failed(deliveries: Sequence[Delivery], error: BaseException) -> Outcome:
+    """A failed attempt, unless their transaction had just committed when their time was over."""
+    return SETTLED if _are_settled(deliveries) else Retry(error=error)
+
+
+def crash_message(crashes: int) -> str:
+    """What an operator reads of a parked message."""
+    return (
+        f"crash_loop: {crashes} processes in a row died while this message ran. "
+        "Repair the handler, then let it run again with Outbox.parked.retry(…), or end it with skip(…)."
+    )

@@ -1,21 +1,17 @@
-"""Fetches messages: no more bytes at once than is good, and no more messages than come through in time.
+"""A fetcher: reads messages, no more bytes at once than is good, and no more messages than come through in time.
 
 What is too large for a slow line, or cannot be read at all, would else be asked for in vain for ever: when a read
-fails, half as many are asked for, and for some time no more than that. One message that cannot be read alone either
-comes without its content (`unreadable`), and the others go on. One for a process and a log. Used by `reader` and
-`tail`.
-
-Messages that cannot be read, found out by lone reads of them that failed.
-
-A read of one message that fails again and again, while the same connection answers as soon as the content is left out,
-is that message's own failure: content that the server or the driver cannot read, or that the line cannot carry in time.
-It is read without its content from then on, for a while: each group parks it, and an operator may have it tried again.
-Pure bookkeeping on given times. Used by `fetcher`.
+fails, half as many are asked for, and for some time no more than that. A message that fails alone again and again,
+while the same connection answers as soon as its content is left out, is to blame itself: the server or the driver
+cannot read it, or the line cannot carry it in time. It comes without its content from then on, for a while, and those
+behind it come as before; each group parks it, and an operator may have it tried again. One for a process and a log.
+Used by `reader` and `tail`.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import maxsize
 from typing import Any, TypeVar
 
 from faststream_outbox._internal import events
@@ -24,6 +20,7 @@ from faststream_outbox._internal.connections.dedicated import DedicatedConnectio
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.ordering.timeline import Window
 from faststream_outbox._internal.log.sharing.slots import Cursor, as_filters
+from faststream_outbox._internal.poison import Narrowing, Strikes
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.sql.log_rows import ReadMessage, WaitingMessage
 from faststream_outbox._internal.sql.statements import Statement, named, statements
@@ -36,6 +33,7 @@ STRIKE_SECONDS = 3.0
 KEEP_SECONDS = 600.0
 """How long its content is left out; then it is tried again."""
 MOST = 100
+"""So many messages that fail are kept in mind; beyond that the oldest is forgotten."""
 
 Row = ReadMessage | WaitingMessage
 
@@ -46,8 +44,6 @@ class _Failing:
 
     identity: tuple[Any, ...]
     error: Exception
-    since: float
-    strikes: int = 0
     left_out_until: float = 0.0
 
 
@@ -56,26 +52,27 @@ class Unreadable:
 
     def __init__(self) -> None:
         self._failing: dict[int, _Failing] = {}
+        self._strikes: Strikes[tuple[int, tuple[Any, ...]]] = Strikes(MOST)
 
     def positions(self, now: float) -> list[int]:
         """Of those whose content is to be left out."""
         if not self._failing:
             return []
-        over = [at for at, failing in self._failing.items() if 0.0 < failing.left_out_until <= now]
-        for position in over:
-            del self._failing[position]
+        for position in [at for at, failing in self._failing.items() if 0.0 < failing.left_out_until <= now]:
+            self._forget(position)
         return [position for position, failing in self._failing.items() if failing.left_out_until]
 
     def failed(self, row: Row, error: Exception, now: float) -> bool:
         """A lone read of this message failed, although the rest of it can be read; whether it is left out now."""
-        failing = self._failing.get(row.position)
-        if failing is None or failing.identity != _identity(row):
-            while len(self._failing) >= MOST:
-                del self._failing[next(iter(self._failing))]
-            failing = self._failing[row.position] = _Failing(_identity(row), error, now)
+        position, identity = row.position, _identity(row)
+        failing = self._failing.get(position)
+        if failing is None or failing.identity != identity:
+            self._forget(position)
+            failing = self._failing[position] = _Failing(identity, error)
+            if len(self._failing) > MOST:
+                self._forget(next(iter(self._failing)))
         failing.error = error
-        failing.strikes += 1
-        if failing.strikes >= STRIKES and now - failing.since >= STRIKE_SECONDS:
+        if self._strikes.failed((position, identity), now, times=STRIKES, seconds=STRIKE_SECONDS):
             failing.left_out_until = now + KEEP_SECONDS
         return bool(failing.left_out_until)
 
@@ -90,9 +87,14 @@ class Unreadable:
         for row in rows:
             failing = self._failing.get(row.position)
             if failing is not None and (row.metadata is not None or failing.identity != _identity(row)):
-                del self._failing[row.position]
+                self._forget(row.position)
                 are_right = are_right and row.metadata is not None
         return are_right
+
+    def _forget(self, position: int) -> None:
+        failing = self._failing.pop(position, None)
+        if failing is not None:
+            self._strikes.forget([(position, failing.identity)])
 
     def error_of(self, position: int) -> NotReadable:
         """Why a message cannot be read, to be kept with it."""
@@ -124,7 +126,7 @@ class Fetcher:
         self._fetch = statements("log", names)["fetch"]
         self._events = emitter
         self.unreadable = Unreadable()
-        self._narrow = 1
+        self._narrowing = Narrowing(maxsize)
         self._narrowed_at = float("-inf")
 
     async def read(
@@ -133,8 +135,9 @@ class Fetcher:
         """The rows, and how many were asked for, of how many keys."""
         loop = asyncio.get_running_loop()
         while True:
-            narrow = self._narrow if loop.time() - self._narrowed_at < NARROW_SECONDS else None
-            limit: int = values["limit"] if narrow is None else min(values["limit"], narrow)
+            if loop.time() - self._narrowed_at >= NARROW_SECONDS:
+                self._narrowing.reset()
+            limit: int = min(values["limit"], self._narrowing.limit)
             asked = {**values, "limit": limit, "unreadable": self.unreadable.positions(loop.time())}
             if "keys" in asked:
                 asked["keys"] = asked["keys"][:limit]
@@ -146,11 +149,16 @@ class Fetcher:
                 if limit == 1:
                     await self._examine(statement, shape, asked, error)
                     raise
-                self._narrow, self._narrowed_at = limit // 2, loop.time()
+                self._narrowing.failed(limit)
+                self._narrowed_at = loop.time()
                 self._events.emit(events.ConnectionLost("reading", error))
                 continue
             if self.unreadable.were_read(rows):
                 return rows, limit
+
+    def error_of(self, position: int) -> NotReadable:
+        """Why a message cannot be read, to be kept with it."""
+        return self.unreadable.error_of(position)
 
     async def _examine(
         self, statement: Statement, shape: type[RowT], asked: Mapping[str, Any], error: Exception
@@ -158,7 +166,7 @@ class Fetcher:
         """Note which message it is that cannot be read alone; those behind it are read together again in the end."""
         for row in named(shape, await self._connection.fetch(statement, {**asked, "unreadable": None})):
             if self.unreadable.failed(row, error, asyncio.get_running_loop().time()):
-                self._narrowed_at = float("-inf")
+                self._narrowing.reset()
 
     async def read_window(
         self, found: Window, wanted: Mapping[str, int], limit: int

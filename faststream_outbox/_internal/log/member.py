@@ -1,14 +1,12 @@
 """A member of a group: the slots that it holds, the keys that wait in them, and how far it has come.
 
-Whoever serves all members of a process knows them by this and by nothing else: the client starts and wakes them,
-`tail` reads for those that wait, `renewer` keeps their leases alive. How a member writes is in `settler`, how it
-reads in `reader`.
+State without I/O. Whoever serves all members of a process knows them by this and by nothing else: the client starts and
+wakes them, `tail` reads for those that wait, `renewer` keeps their leases alive. One `Settler` writes for it, one
+`Reader` reads for it, and both have it. Made by the client.
 
-A batch: messages in flight, and what became of them until it is written. Made by readers, filled by `executor`.
-
-A portion: messages that were read for a member while it waited at the end of the log.
-
-Worth something only while the member's spans stand where they stood. Made by `tail`, taken by `reader`.
+A `Batch` is messages in flight, and what became of them until it is written: made by `reader`, filled by `executor`,
+emptied by `settler`. A `Portion` is messages that `tail` has read for a member while it waited at the end of the log,
+worth something only while its spans stand where they stood.
 """
 
 import asyncio
@@ -21,11 +19,11 @@ from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
 from faststream_outbox._internal.log.sharing.slots import Cursor, Span
-from faststream_outbox._internal.outcomes.outcome import Outcome
+from faststream_outbox._internal.outcomes.outcome import FinalOutcome
 from faststream_outbox._internal.service import Pulse
 from faststream_outbox._internal.sql.log_rows import ReadMessage
 
-Ended = tuple[Delivery, Outcome, float]
+Ended = tuple[Delivery, FinalOutcome, float]
 """A message, what became of it, and how long that took."""
 
 
@@ -120,19 +118,21 @@ class Member:
         """Of the ticks that its places are of, as far as they are not written."""
         self.heard = 0
         """How much news there had been when it last read."""
-        self._unwritten: set[int] = set()
+        self.unwritten: set[int] = set()
         """Spans whose cursors have passed over messages of others and are not written yet."""
+
+    def named(self, delivery: Delivery) -> tuple[str, str, int, int]:
+        """Which message it is, for events: its topic, whose, its position, and how often it was delivered."""
+        return self.group.uri, self.name, delivery.position, delivery.deliveries_count
+
+    def needs_note(self, delivery: Delivery) -> bool:
+        """Whether it must not run without a note of it, because an owner of its slot died."""
+        return delivery.slot in self.leases.crash_guard
 
     def unsettle(self) -> None:
         """Have it arrange its slots anew before it reads on."""
         self.is_unsettled = True
         self.wake.set()
-
-    async def begin(self) -> None:
-        """Give the group its place, if that is not where the log begins."""
-        if self.options.start != "earliest":
-            # Makes the group: what is published from now on lies behind its place.
-            await self.leases.seen()
 
     def readable(self) -> list[Span]:
         """Spans that may go on."""
@@ -149,11 +149,35 @@ class Member:
             if known is not None and known.epoch == span.epoch and known.cursor < cursor:
                 self.leases.spans[span.lo] = known.at(cursor, stamp)
                 if stamp is not None:
-                    self._unwritten.add(span.lo)
+                    self.unwritten.add(span.lo)
 
-    def unwritten(self) -> list[Span]:
+    def reads_log(self, generation: int) -> None:
+        """Begin again where cursors are written, if the server may be another one than it was.
+
+        On one that was behind, other messages come under the numbers that were passed over and not written yet.
+        """
+        if generation == self.generation:
+            return
+        self.generation = generation
+        self.unwritten.clear()
+        for lo, span in list(self.leases.spans.items()):
+            if span.written is not None:
+                self.leases.spans[lo] = replace(span, cursor=span.written, written=None, stamp=None)
+
+    def handed_batch(self, size: int) -> Batch | None:
+        """What was read for it while it waited, if it still stands where it did."""
+        portion, self.portion = self.portion, None
+        if portion is None or portion.generation != self.generation:
+            return None
+        spans = portion.of({span.lo: span for span in self.readable()})
+        if spans is None:
+            return None
+        taken, self.portion = portion.first(size)
+        return Batch([Delivery(row, self.group.uri) for row in taken.rows], spans, taken.end, taken.stamps)
+
+    def unwritten_spans(self) -> list[Span]:
         """Spans whose cursors have passed over messages of others and are not written yet."""
-        return [span for span in self.leases.spans.values() if span.lo in self._unwritten]
+        return [span for span in self.leases.spans.values() if span.lo in self.unwritten]
 
     def wrote(self, span: Span, *, is_kept: bool) -> None:
         """The cursor of a span was written, or was not ours any more."""
@@ -165,7 +189,7 @@ class Member:
             self.unsettle()
         elif known.cursor == span.cursor:
             self.leases.spans[span.lo] = known.settled()
-            self._unwritten.discard(span.lo)
+            self.unwritten.discard(span.lo)
         else:
             # It has passed over more meanwhile.
             self.leases.spans[span.lo] = replace(known, written=span.cursor)

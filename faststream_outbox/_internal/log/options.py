@@ -1,4 +1,4 @@
-"""How a group reads: names, defaults and what cannot work. Checked when the reader is made."""
+"""How a group reads: names, defaults and what cannot work. Checked when they are made, before anything is read."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

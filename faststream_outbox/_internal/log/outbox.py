@@ -28,6 +28,7 @@ from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.dispatching import Dispatched, Subscriber, Tally, deliveries, plainly
 from faststream_outbox._internal.log.executor import BatchRun
+from faststream_outbox._internal.log.member import Member
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.options import CRASH_LIMIT, OnParked, ReadOptions, Start, checked_share
 from faststream_outbox._internal.log.reader import Reader
@@ -240,9 +241,9 @@ class Outbox(GroupAdmin):
         if batch_size is not None:
             check_count("batch_size", batch_size)
         reader = self._reader(consumer_group, uri, fixed=share)
-        tally = Tally()
-        reader.reported = tally.hear
-        renewing = self._renew_by_and_by(reader)
+        member, tally = reader.member, Tally()
+        reader.settler.reported = tally.hear
+        renewing = self._renew_by_and_by(member)
         try:
             await reader.arrange()
             if reader.is_turn_of_fresh:
@@ -253,18 +254,19 @@ class Outbox(GroupAdmin):
                 batch = await reader.next_batch(batch_size, is_idle=True)
             if batch is None:
                 return Dispatched()
+            batch_run = BatchRun(member, reader.settler, batch)
             if transactional:
                 with suppress(LeaseLost):
                     # Rolled back, or done before without our hearing of it: the next dispatch begins at the truth.
-                    await handle_in_transaction(BatchRun(reader, batch), subscriber)
+                    await handle_in_transaction(batch_run, subscriber)
             else:
-                await BatchRun(reader, batch).run(plainly(subscriber), release=True)
+                await batch_run.run(plainly(subscriber), release=True)
             return tally.dispatched(batch.passed + batch.stopped)
         finally:
             renewing()
             await unbroken(_given_back(reader))
 
-    def _renew_by_and_by(self, reader: Reader) -> Callable[[], None]:
+    def _renew_by_and_by(self, member: Member) -> Callable[[], None]:
         """Keep the leases alive while a handler takes its time; costs nothing where it does not."""
         loop = asyncio.get_running_loop()
         running: set[asyncio.Task[None]] = set()
@@ -272,13 +274,13 @@ class Outbox(GroupAdmin):
 
         def renew() -> None:
             nonlocal timer
-            running.add(loop.create_task(renew_leases(self.client.connection, [reader.leases])))
-            timer = loop.call_later(reader.options.lease_ttl_seconds / 4, renew)
+            running.add(loop.create_task(renew_leases(self.client.connection, [member.leases])))
+            timer = loop.call_later(member.options.lease_ttl_seconds / 4, renew)
 
         def end() -> None:
             timer.cancel()
 
-        timer = loop.call_later(reader.options.lease_ttl_seconds / 4, renew)
+        timer = loop.call_later(member.options.lease_ttl_seconds / 4, renew)
         return end
 
     async def run(
@@ -322,10 +324,10 @@ class Outbox(GroupAdmin):
         for local in range(concurrency):
             share = partition(process_id * concurrency + local, total) if num_processes > 1 else None
             reader = self._reader(consumer_group, uri, fixed=share, poll_interval=poll_interval)
-            consumers.append(Consumer(reader, handle))
+            consumers.append(Consumer(reader, self.client, handle))
         stopped = stop_event or asyncio.Event()
         try:
-            await Consumer.start_all(consumers)
+            await Consumer.start_all(self.client, consumers)
             await stopped.wait()
         except asyncio.CancelledError:
             # Now is now: messages in flight are left to the next one who reads.
@@ -342,7 +344,7 @@ class Outbox(GroupAdmin):
         consumer_group: the group's name.
         uri: what the group reads: this URI and whatever lies below it; empty is everything.
         """
-        handed = deliveries(self._reader(consumer_group, uri), undecided=DONE)
+        handed = deliveries(self._reader(consumer_group, uri), self.client, undecided=DONE)
         try:
             async for delivery in handed:
                 yield delivery.message
@@ -355,13 +357,13 @@ class Outbox(GroupAdmin):
         consumer_group: the group's name.
         uri: what the group reads: this URI and whatever lies below it; empty is everything.
         """
-        return deliveries(self._reader(consumer_group, uri))
+        return deliveries(self._reader(consumer_group, uri), self.client)
 
     def _reader(
         self, group: str, uri: str, *, fixed: tuple[int, int] | None = None, poll_interval: float = 1.0
     ) -> Reader:
         options = replace(self.options, poll_interval=poll_interval)
-        return Reader(self.client, group_of(group, uri), options, fixed=fixed)
+        return Reader.of(self.client, group_of(group, uri), options, fixed=fixed)
 
 
 def _engine_of(pool: Any) -> AsyncEngine:
@@ -379,9 +381,10 @@ async def _stopped(consumers: Sequence[Consumer], timeout: float | None) -> None
 
 
 async def _given_back(reader: Reader) -> None:
-    await reader.write_progress(release=True)
-    if reader.leases.spans or reader.is_unsettled:
-        await reader.leases.give_back()
+    member = reader.member
+    await reader.settler.write_progress(release=True)
+    if member.leases.spans or member.is_unsettled:
+        await member.leases.give_back()
 
 
 def _handler(subscriber: Any, *, transactional: bool) -> Callable[[BatchRun], Awaitable[None]]:

@@ -76,27 +76,27 @@ class Renewing:
         self._changes: Mapping[Group, str] = {}
         """What an operator may change of each group, as it was seen last."""
 
-    async def renew(self, readers: Sequence[Member]) -> None:
+    async def renew(self, members: Sequence[Member]) -> None:
         """Renew what these hold, and see how their groups are."""
-        all_leases = [reader.leases for reader in readers]
+        all_leases = [member.leases for member in members]
         await renew_leases(self._connection, all_leases)
         await beat(self._connection, all_leases)
-        await self._heed_pauses([reader for reader in readers if reader.leases.is_complete])
-        await self._check_groups([reader for reader in readers if not reader.leases.is_complete])
+        await self._heed_pauses([member for member in members if member.leases.is_complete])
+        await self._check_groups([member for member in members if not member.leases.is_complete])
 
-    async def _heed_pauses(self, readers: Sequence[Member]) -> None:
+    async def _heed_pauses(self, members: Sequence[Member]) -> None:
         """Wake those who have no slots to look for, if an operator has paused their group."""
-        groups = list(dict.fromkeys(reader.group for reader in readers))
+        groups = list(dict.fromkeys(member.group for member in members))
         if not groups:
             return
         numbers = column(await self._connection.fetch(self._paused, _columns(groups)))
         paused = {groups[number - 1] for number in numbers}
-        for reader in readers:
-            if reader.group in paused:
-                reader.unsettle()
+        for member in members:
+            if member.group in paused:
+                member.unsettle()
 
-    async def _check_groups(self, readers: Sequence[Member]) -> None:
-        groups = list(dict.fromkeys(reader.group for reader in readers))
+    async def _check_groups(self, members: Sequence[Member]) -> None:
+        groups = list(dict.fromkeys(member.group for member in members))
         if not groups:
             return
         connection, values = self._connection, _columns(groups)
@@ -104,20 +104,20 @@ class Renewing:
         for row in named(NumberedSpan, await connection.fetch(self._sql["spans_of_groups"], values)):
             span = Span(row.lo, row.hi, Cursor(row.tick, row.position), row.epoch)
             seen[groups[row.number - 1]].append(SeenSpan(span, row.owner, row.is_free))
-        holding = {reader.group for reader in readers if reader.blocked.hold}
+        holding = {member.group for member in members if member.blocked.hold}
         asked = {**values, "holds": [group in holding for group in groups]}
         rows = named(Census, await connection.fetch(self._sql["census"], asked))
         found = {groups[row.number - 1]: row for row in rows}
         if any(row.dead for row in rows):
             await connection.fetch(self._sql["forget_dead"], values)
         known, self._changes = self._changes, {group: row.changes for group, row in found.items()}
-        for reader in readers:
-            group = reader.group
+        for member in members:
+            group = member.group
             # Before the first time it is not known what was loaded, unless that was nothing.
-            before = known.get(group, None if reader.blocked.keys else NOTHING)
+            before = known.get(group, None if member.blocked.keys else NOTHING)
             is_changed = before != found[group].changes
-            if is_changed or has_to_arrange(reader.leases, seen[group], found[group].members):
-                reader.unsettle()
+            if is_changed or has_to_arrange(member.leases, seen[group], found[group].members):
+                member.unsettle()
 
 
 def _columns(groups: Iterable[Group]) -> dict[str, Any]:

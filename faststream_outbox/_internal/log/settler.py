@@ -1,19 +1,16 @@
-"""Settling: what became of a batch is written by one statement, under the leases that it was read under.
+"""A settler: writes what became of the messages of one member, and what it has passed over.
 
-Cursors and what is deferred move together, and only where the spans are still ours, stand where they are
-known to, and their ticks are those that were read. A handler's own transaction is settled in by the same
-statements; if the answer to its COMMIT is lost, `fate` finds out. `Reader` is such a member that also reads.
-
-Whether a handler's transaction came about, as the rows that it wrote tell. Pure; asked by `settler`.
-
-The question is put while the rows are locked, so that no transaction is under way that could still change them.
+What became of a batch is one statement, under the leases that it was read under: cursors and what is deferred move
+together, and only where the spans are still ours, stand where they are known to, and their ticks are those that were
+read. A handler's own transaction is settled in by the same statements; if the answer to its COMMIT is lost, the rows
+that it wrote tell whether it came about. Events tell of messages once it is written, and no sooner. Called by
+`reader`, by the `BatchRun` of `executor`, and by whoever drives them.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,17 +20,18 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession, caller_connection
 from faststream_outbox._internal.connections.dedicated import Row
 from faststream_outbox._internal.connections.transactions import Fate, commit
+from faststream_outbox._internal.engine import closing
 from faststream_outbox._internal.log.blocked import DEFERRED, Deferral, as_changes, as_columns, slots_of
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.member import Batch, Ended, Member
-from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.leases import NO_EPOCH, Group, SlotLeases, leases, moves
-from faststream_outbox._internal.log.sharing.slots import Cursor, Slots, Span
-from faststream_outbox._internal.outcomes.outcome import Dead, Retry
+from faststream_outbox._internal.log.sharing.leases import NO_EPOCH, leases, moves
+from faststream_outbox._internal.log.sharing.slots import Cursor, Span
+from faststream_outbox._internal.outcomes.failure import Failure, described
+from faststream_outbox._internal.outcomes.outcome import Done, Settled
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.sql.log_rows import BlockedKey, LockedSpan, StillDeferred
 from faststream_outbox._internal.sql.statements import Statement, column, named, statements
-from faststream_outbox.errors import LeaseLost
+from faststream_outbox.errors import LeaseLost, NotReadable
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.log.client import LogClient
@@ -88,32 +86,56 @@ def _is_ours(span: Span, me: UUID, row: LockedSpan | None) -> bool:
 LOCK_SECONDS = 0.2
 
 
-class Settling(Member):
-    """A member of a group that writes what became of its messages."""
+class Settler:
+    """Writes for one member, and reports what is written."""
 
-    def __init__(
-        self, client: "LogClient", group: Group, options: ReadOptions, *, fixed: Slots | None = None, name: str = ""
-    ) -> None:
-        start = partial(client.place_of, options.start)
-        me = client.identity.token()
-        held = SlotLeases(group, client.connection, client.names, options.lease_ttl_seconds, start, me, fixed)
-        held.in_flight = options.batch_size
-        super().__init__(group, options, held, name)
-        self.client = client
+    def __init__(self, member: Member, client: "LogClient") -> None:
+        self.member = member
+        self._leases = member.leases
+        self._blocked = member.blocked
+        self._client = client
+        self.isolation = client.isolation
+        """Of the transactions of handlers."""
         self.reported: Callable[[Sequence[Ended]], None] | None = None
         """Hears what became of messages, once it is written."""
-        self._moved_at = 0.0
+        self.moved_at = 0.0
+        """When cursors were written last, on the clock of the event loop."""
         self._within: Written | None = None
         """What was written last in a handler's own transaction."""
         self._groups = statements("group", client.names)
         self._deferrals = statements("deferred", client.names)
 
+    def is_heard(self, kind: type[Any]) -> bool:
+        """Whether anybody listens to events of this type."""
+        return kind in self._client.events
+
+    def emit(self, event: events.Event) -> None:
+        """Report what has happened."""
+        self._client.events.emit(event)
+
+    def describe(self, error: BaseException | None) -> Failure:
+        """An error as it is stored with a message."""
+        return described(error, self._client.renderer)
+
+    def error_of(self, position: int) -> NotReadable:
+        """Why a message cannot be read."""
+        return self._client.fetcher.error_of(position)
+
+    def suspicion(self) -> asyncio.Lock:
+        """Held while a message runs that may have ended a process."""
+        return self._client.suspicion()
+
+    def open_session(self) -> AsyncSession:
+        """A session for a transactional handler."""
+        return self._client.open_session()
+
     async def write_progress(self, *, release: bool = False) -> None:
         """Write cursors that have passed over messages of others."""
-        await self.client.tail.written(self)
-        spans = self.unwritten()
-        self._unwritten.clear()
-        self._moved_at = asyncio.get_running_loop().time()
+        member = self.member
+        await self._client.tail.written(member)
+        spans = member.unwritten_spans()
+        member.unwritten.clear()
+        self.moved_at = asyncio.get_running_loop().time()
         if spans:
             await self._write("move", {**moves(spans, again=True), "release": release}, spans)
 
@@ -126,17 +148,17 @@ class Settling(Member):
         self._tell(batch)
         batch.forget()
 
-    async def moving(self, batch: Batch, reached: Cursor) -> list[Span]:
+    async def _moving(self, batch: Batch, reached: Cursor) -> list[Span]:
         """The batch's spans at the place that was reached, or where they were stopped before it.
 
         One that was lost, or that a stopped slot could not be cut out of, comes with an epoch that no fence lets pass.
         """
         for slot in batch.halts:
-            await self.leases.isolate(slot)
+            await self._leases.isolate(slot)
         held: list[Span] = []
         for span in batch.spans:
             # Perhaps it was cut since, also for a try that was rolled back.
-            parts = [part for part in self.leases.spans.values() if span.lo <= part.lo <= span.hi]
+            parts = [part for part in self._leases.spans.values() if span.lo <= part.lo <= span.hi]
             is_whole = sum(part.size for part in parts) == span.size
             held += parts if is_whole else [replace(span, epoch=NO_EPOCH)]
         batch.spans = held
@@ -150,11 +172,11 @@ class Settling(Member):
 
     async def _settle_fresh(self, batch: Batch, reached: Cursor, *, release: bool) -> None:
         # Those behind move on; the others only where their way was passed over.
-        spans = await self.moving(batch, reached)
+        spans = await self._moving(batch, reached)
         known = {span.lo for span in spans}
-        passed = [s for s in self.leases.spans.values() if s.lo in self._unwritten and s.lo not in known]
-        self._unwritten.clear()
-        self._moved_at = asyncio.get_running_loop().time()
+        passed = [span for span in self.member.unwritten_spans() if span.lo not in known]
+        self.member.unwritten.clear()
+        self.moved_at = asyncio.get_running_loop().time()
         values = {**moves([*spans, *passed], again=True), "release": release}
         if batch.deferrals:
             values |= as_columns(batch.deferrals)
@@ -167,42 +189,52 @@ class Settling(Member):
         self._defer(batch, spans)
 
     def _defer(self, batch: Batch, spans: Sequence[Span]) -> None:
-        batch.spans = [span.settled() for span in spans if span.lo in self.leases.spans]
+        batch.spans = [span.settled() for span in spans if span.lo in self._leases.spans]
         now = asyncio.get_running_loop().time()
         for deferral in batch.deferrals:
-            self.blocked.put(deferral, now)
+            self._blocked.put(deferral, now)
 
     async def _settle_deferrals(self, batch: Batch) -> None:
         if batch.deferrals or batch.done:
             values = self._deferral_values(batch, batch.done)
             rows = await self._persist(self._deferrals["settle_deferred"], values, lock_seconds=LOCK_SECONDS)
             self._drop_lost(batch, set(column(rows)))
-        await self._load_blocked()
+        await self.load_blocked()
 
-    async def _load_blocked(self) -> None:
-        values = {**self.group.values, **slots_of(self.leases.spans.values())}
-        rows = await self._persist(self._deferrals["blocked_or_parked" if self.blocked.hold else "blocked"], values)
-        self.blocked.load(named(BlockedKey, rows), asyncio.get_running_loop().time())
+    async def load_blocked(self) -> None:
+        """Learn which keys wait in the slots that are held."""
+        values = {**self.member.group.values, **slots_of(self._leases.spans.values())}
+        rows = await self._persist(self._deferrals["blocked_or_parked" if self._blocked.hold else "blocked"], values)
+        self._blocked.load(named(BlockedKey, rows), asyncio.get_running_loop().time())
+
+    async def give_up(self, keys: Sequence[str]) -> None:
+        """End what waits under these keys and is not there any more."""
+        group = self.member.group
+        rows = await self._persist(self._deferrals["drop_missed"], {**group.values, "keys": keys})
+        if rows:
+            self.emit(events.MessagesMissed(group.name, group.uri, tuple(sorted(column(rows)))))
+        await self.load_blocked()
 
     def _deferral_values(self, batch: Batch, done: Sequence[int]) -> dict[str, Any]:
-        return {**self.leases.values, **leases(self.leases.spans.values()), **as_changes(batch.deferrals, done)}
+        held = self._leases
+        return {**held.values, **leases(held.spans.values()), **as_changes(batch.deferrals, done)}
 
     async def settle_within(self, session: AnySession, batch: Batch, reached: Cursor, done: Sequence[int]) -> None:
         """Write what became of a batch in a handler's own transaction, or raise `LeaseLost`: the fence.
 
         `done` are the positions that are handled, of those that were deferred before.
         """
-        opened = await caller_connection(session, self.client.tables.log)
-        names = LogNames.of(self.client.tables, opened.schema_map)
+        opened = await caller_connection(session, self._client.tables.log)
+        names = LogNames.of(self._client.tables, opened.schema_map)
         if batch.is_deferred:
             statement, values = statements("deferred", names)["settle_deferred"], self._deferral_values(batch, done)
             expected = {*done, *(deferral.position for deferral in batch.deferrals)}
-            self._within = Written(list(self.leases.spans.values()), tuple(done), tuple(batch.deferrals))
+            self._within = Written(list(self._leases.spans.values()), tuple(done), tuple(batch.deferrals))
         else:
-            spans = await self.moving(batch, reached)
+            spans = await self._moving(batch, reached)
             # Not again: a try whose COMMIT succeeded without our hearing of it must not have its effects twice.
             values = {
-                **self.leases.values,
+                **self._leases.values,
                 **moves(spans, again=False),
                 **as_columns(batch.deferrals),
                 "release": False,
@@ -220,46 +252,49 @@ class Settling(Member):
         """
         for slot in batch.halts:
             # Now, because a span that is held cannot be cut.
-            await self.leases.isolate(slot)
-        held = list(self.leases.spans.values())
+            await self._leases.isolate(slot)
+        held = list(self._leases.spans.values())
         if not batch.is_deferred:
             held = [part for part in held if any(span.lo <= part.lo <= span.hi for span in batch.spans)]
-        opened = await caller_connection(session, self.client.tables.log)
-        names = LogNames.of(self.client.tables, opened.schema_map)
-        rows = await opened.fetch(statements("group", names)["lock_spans"], {**self.leases.values, **leases(held)})
+        opened = await caller_connection(session, self._client.tables.log)
+        names = LogNames.of(self._client.tables, opened.schema_map)
+        rows = await opened.fetch(statements("group", names)["lock_spans"], {**self._leases.values, **leases(held)})
         self._check_fence({span.lo for span in held}, set(column(rows)), batch)
 
     def _check_fence(self, expected: set[int], found: set[int], batch: Batch) -> None:
         if found == expected:
             return
-        self.is_unsettled = True
-        self.leases.lose(batch.spans if not batch.is_deferred else list(self.leases.spans.values()))
-        msg = f"Group {self.group.name!r} lost its lease on these messages; roll this transaction back."
+        self._lost(batch.spans if not batch.is_deferred else list(self._leases.spans.values()))
+        msg = f"Group {self.member.group.name!r} lost its lease on these messages; roll this transaction back."
         raise LeaseLost(msg)
+
+    def _lost(self, spans: Sequence[Span]) -> None:
+        self.member.is_unsettled = True
+        self._leases.lose(spans)
 
     async def commit(self, session: AsyncSession) -> None:
         """Commit the transaction that `settle_within` wrote in, or raise; whether it came about is found out."""
-        await commit(session, self.fate, lambda error: self._failed("committing", error))
+        await commit(session, self._fate, lambda error: self.emit(events.ConnectionLost("committing", error)))
 
-    async def fate(self) -> Fate:
+    async def _fate(self) -> Fate:
         """What became of the transaction that `settle_within` wrote in last."""
         written = self._within
         if written is None:
             return Fate.ROLLED_BACK
-        sql, values = self._groups, {**self.group.values, **written.values}
+        sql, values = self._groups, {**self.member.group.values, **written.values}
         steps = [(sql["spans_still_ours"], values), (sql["still_deferred"], values)]
         # Ends with the first that finds nothing.
-        spans, *deferred = await self.client.connection.fetch_each(steps if written.positions else steps[:1])
+        spans, *deferred = await self._client.connection.fetch_each(steps if written.positions else steps[:1])
         left = [row for rows in deferred for row in named(StillDeferred, rows)]
-        return fate_of(written, self.leases.me, named(LockedSpan, spans), left)
+        return fate_of(written, self._leases.me, named(LockedSpan, spans), left)
 
     async def committed(self, batch: Batch, reached: Cursor) -> None:
         """The transaction that `settle_within` wrote in has committed."""
         if batch.is_deferred:
-            await self._load_blocked()
+            await self.load_blocked()
         else:
-            spans = await self.moving(batch, reached)
-            self.leases.moved(spans, [span.lo for span in spans])
+            spans = await self._moving(batch, reached)
+            self._leases.moved(spans, [span.lo for span in spans])
             self._defer(batch, spans)
         self._tell(batch)
         batch.forget()
@@ -269,14 +304,13 @@ class Settling(Member):
 
         None if the slot is not ours any more.
         """
-        span = self.leases.span_of(slot)
+        span = self._leases.span_of(slot)
         if span is None:
             return None
-        values = {**self.leases.values, "lo": span.lo, "epoch": span.epoch, "suspect": position}
+        values = {**self._leases.values, "lo": span.lo, "epoch": span.epoch, "suspect": position}
         noted = column(await self._persist(self._groups["note"], values))
         if not noted:
-            self.is_unsettled = True
-            self.leases.lose([span])
+            self._lost([span])
             return None
         (crashes,) = noted
         return int(crashes)
@@ -284,56 +318,45 @@ class Settling(Member):
     async def _write(self, name: str, values: dict[str, Any], spans: Sequence[Span]) -> list[Span]:
         # A lock on a row of ours is somebody's who puts the group elsewhere: then it is not ours any more.
         lock_seconds = LOCK_SECONDS if name == "advance" else None
-        rows = await self._persist(self._groups[name], {**self.leases.values, **values}, lock_seconds=lock_seconds)
-        lost = self.leases.moved(spans, column(rows))
+        rows = await self._persist(self._groups[name], {**self._leases.values, **values}, lock_seconds=lock_seconds)
+        lost = self._leases.moved(spans, column(rows))
         if lost:
-            self.is_unsettled = True
+            self.member.is_unsettled = True
         if values["release"]:
             for span in spans:
-                self.leases.spans.pop(span.lo, None)
+                self._leases.spans.pop(span.lo, None)
         return lost
 
     async def _persist(
         self, statement: Statement, values: dict[str, Any], *, lock_seconds: float | None = None
     ) -> Sequence[Row]:
-        return await self.client.persist(statement, values, lock_seconds, is_stopping=lambda: self.is_stopping)
-
-    def _failed(self, role: str, error: BaseException) -> None:
-        self.client.events.emit(events.ConnectionLost(role, error))
+        return await self._client.persist(statement, values, lock_seconds, is_stopping=lambda: self.member.is_stopping)
 
     def _tell(self, batch: Batch) -> None:
         """Report what became of messages, now that it is written."""
-        emitter = self.client.events
+        is_told = self.is_heard(events.Handled)
         for delivery, outcome, duration in batch.ended:
-            delivery.is_running = False
-            message = (self.group.uri, self.name, delivery.position, delivery.deliveries_count)
-            match outcome:
-                case Retry(delay=delay, error=error):
-                    emitter.emit(events.Retried(*message, duration, delay or 0.0, error, group=self.group.name))
-                case Dead(reason=reason, error=error):
-                    emitter.emit(events.Died(*message, duration, reason, True, error, **self._more(delivery)))
-                case _:
-                    if events.Handled in emitter:
-                        emitter.emit(events.Handled(*message, duration, **self._more(delivery)))
+            was_started, delivery.is_running = delivery.is_running, False
+            if not is_told and isinstance(outcome, Done | Settled):
+                continue
+            kind, more = closing(outcome, duration, kept=True, was_started=was_started, age=_age_of(delivery))
+            event: Any = kind(*self.member.named(delivery), group=self.member.group.name, **more)
+            self.emit(event)
         batch.passed += sum(deferral.state == DEFERRED for deferral in batch.deferrals)
         if self.reported is not None:
             self.reported(batch.ended)
-
-    def _more(self, delivery: Delivery) -> dict[str, Any]:
-        """The group, and how long ago it was published; never less than nothing, whatever the clocks say."""
-        age = (datetime.now(UTC) - delivery.created_at).total_seconds()
-        return {"group": self.group.name, "age_seconds": max(0.0, age)}
 
     def _drop_lost(self, batch: Batch, written: set[int]) -> None:
         """Report messages that were not ours any more, and leave them out: all but those of these positions."""
         lost = [delivery for delivery, _, _ in batch.ended if delivery.position not in written]
         for delivery in lost:
             delivery.is_running = False
-            message = (self.group.uri, self.name, delivery.position, delivery.deliveries_count)
-            self.client.events.emit(events.LeaseWasLost(*message, "settling", group=self.group.name))
+            message = self.member.named(delivery)
+            self.emit(events.LeaseWasLost(*message, "settling", group=self.member.group.name))
         if lost:
-            batch.ended = [
-                (delivery, outcome, duration)
-                for delivery, outcome, duration in batch.ended
-                if delivery.position in written
-            ]
+            batch.ended = [ended for ended in batch.ended if ended[0].position in written]
+
+
+def _age_of(delivery: Delivery) -> float:
+    """Seconds since it was published; never less than nothing, whatever the clocks say."""
+    return max(0.0, (datetime.now(UTC) - delivery.created_at).total_seconds())

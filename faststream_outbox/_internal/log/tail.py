@@ -21,7 +21,7 @@ from faststream_outbox._internal.log.member import Member, Portion
 from faststream_outbox._internal.log.ordering.timeline import Timeline, window
 from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Span, filters_of, slots_of
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.service import Pulse, retrying
+from faststream_outbox._internal.service import Pulse, called, retrying
 from faststream_outbox._internal.sql.log_rows import ReadMessage
 from faststream_outbox._internal.sql.statements import column, statements
 
@@ -36,7 +36,7 @@ STOP_SECONDS = 0.1
 class Seat:
     """A member that waits at the end of the log: with which spans, and how far they are known to have come."""
 
-    reader: Member
+    member: Member
     spans: Sequence[Span]
     slots: int
     cursor: Cursor
@@ -83,61 +83,61 @@ class Tail:
         self.heard += 1
         self._news.set()
 
-    def join(self, reader: Member) -> bool:
+    def join(self, member: Member) -> bool:
         """Wait for messages behind the last one; False if the member has to read for itself from time to time."""
         timeline = self._timeline
-        spans = reader.readable()
+        spans = member.readable()
         if not spans:
             return False
         cursors = {span.cursor for span in spans}
         generation = timeline.of(self._connection)
-        if len(cursors) == 1 and reader.generation == generation:
+        if len(cursors) == 1 and member.generation == generation:
             (cursor,) = cursors
             if not self._seats and (cursor == BEGINNING or (timeline.last and cursor.tick <= timeline.last.number)):
                 self._place, self._stamp, self._generation = cursor, None, generation
                 self._polled_at = asyncio.get_running_loop().time()
             if cursor >= self._place and self._generation == generation:
-                self._sit(Seat(reader, spans, slots_of(spans), cursor))
+                self._sit(Seat(member, spans, slots_of(spans), cursor))
                 return True
-        self._standing.add(reader)
-        if reader.heard != self.heard:
-            reader.wake.set()
+        self._standing.add(member)
+        if member.heard != self.heard:
+            member.wake.set()
         return False
 
     def _sit(self, seat: Seat) -> None:
-        self._seats[seat.reader] = seat
-        self._by_uri.setdefault(seat.reader.group.uri, set()).add(seat)
-        poll_at = asyncio.get_running_loop().time() + seat.reader.options.poll_interval
+        self._seats[seat.member] = seat
+        self._by_uri.setdefault(seat.member.group.uri, set()).add(seat)
+        poll_at = asyncio.get_running_loop().time() + seat.member.options.poll_interval
         if poll_at < self._poll_at or self._timeline.may_follow(self._place):
             self._poll_at = min(self._poll_at, poll_at)
             self._news.set()
 
-    def leave(self, reader: Member) -> None:
+    def leave(self, member: Member) -> None:
         """Wait no more; what was passed over meanwhile is noted."""
-        self._standing.discard(reader)
-        seat = self._seats.get(reader)
+        self._standing.discard(member)
+        seat = self._seats.get(member)
         if seat is not None:
             self._pass(seat)
             self._rise(seat)
 
     def _rise(self, seat: Seat) -> None:
-        del self._seats[seat.reader]
-        others = self._by_uri[seat.reader.group.uri]
+        del self._seats[seat.member]
+        others = self._by_uri[seat.member.group.uri]
         others.discard(seat)
         if not others:
-            del self._by_uri[seat.reader.group.uri]
+            del self._by_uri[seat.member.group.uri]
 
     def _pass(self, seat: Seat) -> None:
         if self._place > seat.cursor:
-            seat.reader.pass_over(seat.spans, self._place, self._stamp)
+            seat.member.pass_over(seat.spans, self._place, self._stamp)
             seat.cursor = self._place
 
     def _send_off(self, *, is_unsettled: bool) -> None:
         """Let everybody begin again where it is known to stand: what was read here may be of another log."""
         for seat in list(self._seats.values()):
             self._rise(seat)
-            seat.reader.is_unsettled = seat.reader.is_unsettled or is_unsettled
-            seat.reader.wake.set()
+            seat.member.is_unsettled = seat.member.is_unsettled or is_unsettled
+            seat.member.wake.set()
 
     async def run(self) -> None:
         """Read for all who are seated, until cancelled."""
@@ -147,18 +147,14 @@ class Tail:
 
     async def _round(self) -> None:
         """Wait until there is news or it is time to poll, and read."""
-        pause = min((seat.reader.options.poll_interval for seat in self._seats.values()), default=float("inf"))
+        pause = min((seat.member.options.poll_interval for seat in self._seats.values()), default=float("inf"))
         self._poll_at = self._polled_at + pause
         self.pulse.rest(pause)
-        try:
-            async with asyncio.timeout_at(None if self._poll_at == float("inf") else self._poll_at):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+        await called(self._news, self._poll_at)
         is_poll = asyncio.get_running_loop().time() >= self._poll_at
         self._news.clear()
-        for reader in self._standing:
-            reader.wake.set()
+        for member in self._standing:
+            member.wake.set()
         await self._read(is_poll=is_poll)
 
     def _failed(self, error: Exception, _: int) -> None:
@@ -187,7 +183,7 @@ class Tail:
             if found is None:
                 return
             seats = set(self._seats.values())
-            limit = max(MESSAGES_AT_ONCE, *(seat.reader.options.batch_size for seat in seats))
+            limit = max(MESSAGES_AT_ONCE, *(seat.member.options.batch_size for seat in seats))
             rows, end = await self._fetcher.read_window(found, _wanted(seats), limit)
             if self._is_still(after, generation):
                 self._hand_out(rows, seats, end, found.stamps)
@@ -211,12 +207,12 @@ class Tail:
             if mine is not None:
                 self._pass(seat)
                 self._rise(seat)
-                seat.reader.portion = Portion(mine, seat.spans, seat.cursor, end, stamps, self._generation)
-                seat.reader.wake.set()
+                seat.member.portion = Portion(mine, seat.spans, seat.cursor, end, stamps, self._generation)
+                seat.member.wake.set()
             elif seat not in asked and seat.cursor < end:
                 # Nothing was read for it: it came while others were read for.
                 self._rise(seat)
-                seat.reader.wake.set()
+                seat.member.wake.set()
         self._place, self._stamp = end, stamps[end.tick]
 
     async def write(self) -> None:
@@ -227,13 +223,13 @@ class Tail:
             passed: list[tuple[Member, Span]] = []
             for seat in self._seats.values():
                 self._pass(seat)
-                passed += [(seat.reader, span) for span in seat.reader.unwritten()]
+                passed += [(seat.member, span) for span in seat.member.unwritten_spans()]
             if passed:
                 await self._write(passed)
 
     async def _write(self, passed: Sequence[tuple[Member, Span]]) -> None:
         self._written = asyncio.get_running_loop().create_future()
-        self._writing = {reader for reader, _ in passed}
+        self._writing = {member for member, _ in passed}
         kept: set[int] = set()
         try:
             kept = set(column(await self._connection.fetch(self._move, _moves(passed))))
@@ -241,30 +237,30 @@ class Tail:
             # Where the cursors are now is not known: whoever settled from where it believes to be would be refused.
             self._events.emit(events.ConnectionLost("settling", error))
         finally:
-            for number, (reader, span) in enumerate(passed, 1):
-                reader.wrote(span, is_kept=number in kept)
+            for number, (member, span) in enumerate(passed, 1):
+                member.wrote(span, is_kept=number in kept)
             self._writing = set()
             self._written.set_result(None)
 
-    async def written(self, reader: Member) -> None:
+    async def written(self, member: Member) -> None:
         """Wait until it is known where the member's cursors are written; not for a server that is silent, to stop."""
-        while reader in self._writing and self._written is not None and not reader.is_stopping:
+        while member in self._writing and self._written is not None and not member.is_stopping:
             await asyncio.wait([self._written], timeout=STOP_SECONDS)
 
 
 def _wanted(seats: Iterable[Seat]) -> dict[str, int]:
     wanted: dict[str, int] = {}
     for seat in seats:
-        uri = seat.reader.group.uri
+        uri = seat.member.group.uri
         wanted[uri] = wanted.get(uri, 0) | seat.slots
     return wanted
 
 
 def _moves(passed: Sequence[tuple[Member, Span]]) -> dict[str, Any]:
     return {
-        "groups": [reader.group.name for reader, _ in passed],
-        "uris": [reader.group.uri for reader, _ in passed],
-        "owners": [reader.leases.me for reader, _ in passed],
+        "groups": [member.group.name for member, _ in passed],
+        "uris": [member.group.uri for member, _ in passed],
+        "owners": [member.leases.me for member, _ in passed],
         "los": [span.lo for _, span in passed],
         "epochs": [span.epoch for _, span in passed],
         "ticks": [span.cursor.tick for _, span in passed],

@@ -12,11 +12,10 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.caller import end
-from faststream_outbox._internal.connections.cause import CONFLICT, is_conflict
+from faststream_outbox._internal.connections.cause import CONFLICT, is_conflict, is_transient
 from faststream_outbox._internal.connections.transactions import BEGINNINGS
-from faststream_outbox._internal.log.blocked import is_transient
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun, guarded
+from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.outcomes.failure import ENDING
@@ -30,9 +29,9 @@ TransactionalSubscriber = Callable[[OutboxMessage, AsyncSession], Awaitable[obje
 async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSubscriber) -> None:
     """Handle a batch in one transaction, or its messages in one each."""
     deliveries = batch_run.batch.deliveries
-    if any(delivery.slot in batch_run.reader.leases.crash_guard for delivery in deliveries):
+    if any(batch_run.member.needs_note(delivery) for delivery in deliveries):
         for delivery in deliveries:
-            if batch_run.reader.is_stopping or not await _guarded(batch_run, delivery, subscriber):
+            if batch_run.member.is_stopping or not await _guarded(batch_run, delivery, subscriber):
                 return
         await batch_run.finish(is_whole=True, release=False)
         return
@@ -43,7 +42,7 @@ async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSu
     except BaseException as error:
         if is_transient(error):
             if is_conflict(error):
-                batch_run.reader.client.isolation.doubt()
+                batch_run.doubt_isolation()
             raise
         for delivery in deliveries:
             if not await _alone(batch_run, delivery, subscriber):
@@ -54,8 +53,8 @@ async def handle_in_transaction(batch_run: BatchRun, subscriber: TransactionalSu
 
 
 async def _guarded(batch_run: BatchRun, delivery: Delivery, subscriber: TransactionalSubscriber) -> bool:
-    if delivery.slot in batch_run.reader.leases.crash_guard:
-        return await guarded(batch_run, delivery, lambda: _alone(batch_run, delivery, subscriber))
+    if batch_run.member.needs_note(delivery):
+        return await batch_run.guarded(delivery, lambda: _alone(batch_run, delivery, subscriber))
     return await _alone(batch_run, delivery, subscriber)
 
 
@@ -78,7 +77,7 @@ async def _alone(batch_run: BatchRun, delivery: Delivery, subscriber: Transactio
 async def _together(batch_run: BatchRun, deliveries: Sequence[Delivery], subscriber: TransactionalSubscriber) -> bool:
     """Handle messages in as few transactions as can be; whether it came to the end, or the member stops before."""
     rest, tries = deliveries, 1
-    while rest and not batch_run.reader.is_stopping:
+    while rest and not batch_run.member.is_stopping:
         try:
             rest = await _in_one(batch_run, rest, subscriber)
         except _InTheWay:
@@ -98,7 +97,7 @@ async def _in_one(
     batch_run: BatchRun, deliveries: Sequence[Delivery], subscriber: TransactionalSubscriber
 ) -> Sequence[Delivery]:
     """Handle messages in one transaction, and give those that could not be part of it."""
-    reader, batch = batch_run.reader, batch_run.batch
+    member, batch = batch_run.member, batch_run.batch
     batch_run.begin_again()
     reached: Cursor | None = None
     # Before the spans are held, if they have to be: then they could not be cut any more.
@@ -107,7 +106,7 @@ async def _in_one(
         is_strict = await _held(batch_run, session)
         allow = _refuse_commit(session)
         for number, delivery in enumerate(deliveries):
-            if reader.is_stopping:
+            if member.is_stopping:
                 break
             if number:
                 halted = set(batch.halts)
@@ -121,7 +120,7 @@ async def _in_one(
         if reached is None:
             return deliveries
         allow()
-        await reader.settle_within(session, batch, reached, batch.done)
+        await batch_run.settler.settle_within(session, batch, reached, batch.done)
         end(session)
         batch_run.reached = await unbroken(_commit(batch_run, session, reached))
     return [delivery for delivery in deliveries if delivery.cursor > reached]
@@ -130,7 +129,7 @@ async def _in_one(
 @asynccontextmanager
 async def _transaction(batch_run: BatchRun) -> AsyncGenerator[AsyncSession, None]:
     """A transaction for handlers, whose session is refused afterwards."""
-    async with batch_run.reader.client.open_session() as session:
+    async with batch_run.settler.open_session() as session:
         try:
             # A handler that ends the transaction itself is refused by this one.
             async with session.begin():
@@ -162,12 +161,13 @@ async def _held(batch_run: BatchRun, session: AsyncSession) -> bool:
         if is_conflict(error):
             raise _InTheWay from error
         # Before the first handler: no message is to blame for it.
-        msg = f"No connection for the transaction of group {batch_run.reader.group.name!r}: {error!r}"
+        group = batch_run.member.group
+        msg = f"No connection for the transaction of group {group.name!r}: {error!r}"
         raise ConnectionUnusable(msg) from error
 
 
 async def _commit(batch_run: BatchRun, session: AsyncSession, reached: Cursor) -> Cursor:
-    await batch_run.reader.commit(session)
+    await batch_run.commit(session)
     await batch_run.committed(reached)
     return reached
 

@@ -1,17 +1,17 @@
 """A worker: so many members of a group, or of several, in this process, each handling its own slots in order.
 
-What the broker's subscribers run. The handler gets a delivery, or a batch of them, and answers with
-outcomes; what it decides in its own transaction is settled there.
+The handler gets a delivery, or a batch of them, and answers with outcomes; what it decides in its own transaction is
+settled there. Run by the broker's subscribers and by relays.
 
-A consumer: one reader that handles what it reads until it is stopped.
-
-Waits for ticks, for waiting messages to fall due, and for slots to change hands; polls as well, so that a
-lost wake-up costs a moment and never a message. A failing connection makes it pause and try again. When
-it stops, the message in flight is finished, what is done is written, and its slots are free at once.
+Each member has a consumer, which handles what its reader reads until it is stopped. It waits for ticks, for waiting
+messages to fall due, and for slots to change hands; it polls as well, so that a lost wake-up costs a moment and never a
+message. A failing connection makes it pause and try again. When it stops, the message in flight is finished, what is
+done is written, and its slots are free at once. `Outbox.run` has consumers without a worker.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -25,7 +25,7 @@ from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.leases import Group
 from faststream_outbox._internal.outcomes.calling import apart
 from faststream_outbox._internal.outcomes.outcome import Outcome
-from faststream_outbox._internal.service import PATIENCE, Service, retrying, unbroken
+from faststream_outbox._internal.service import PATIENCE, Service, called, retrying, unbroken
 
 RunBatch = Callable[[BatchRun], Awaitable[None]]
 
@@ -33,13 +33,15 @@ RunBatch = Callable[[BatchRun], Awaitable[None]]
 class Consumer:
     """Reads and handles in the background."""
 
-    def __init__(self, reader: Reader, handle: RunBatch) -> None:
-        self.reader = reader
+    def __init__(self, reader: Reader, client: LogClient, handle: RunBatch) -> None:
+        self.member = member = reader.member
+        self._reader = reader
+        self._client = client
         self._handle = handle
-        self._service = Service(f"outbox consumer {reader.name}", self.run, self._crashed, self._restored)
+        self._service = Service(f"outbox consumer {member.name}", self.run, self._crashed, self._restored)
         self._finished = asyncio.Event()
-        reader.is_alive = lambda: self._service.is_running
-        reader.advanced = reader.pulse.beat
+        member.is_alive = lambda: self._service.is_running
+        member.advanced = member.pulse.beat
 
     @property
     def is_current(self) -> bool:
@@ -48,71 +50,68 @@ class Consumer:
 
     async def start(self) -> None:
         """Begin to consume, unless already running."""
-        self.reader.is_stopping, self.reader.is_unsettled = False, True
+        self.member.is_stopping, self.member.is_unsettled = False, True
         self._finished.clear()
-        await self.reader.client.attach(self.reader)
+        await self._client.attach(self.member)
         self._service.start()
 
     async def stop(self, timeout: float | None = None) -> None:
         """Finish the message in flight, give the slots back, and consume no more; waits so long at most."""
-        reader = self.reader
-        reader.is_stopping = True
-        reader.wake.set()
+        member = self.member
+        member.is_stopping = True
+        member.wake.set()
         if self._service.is_running and timeout != 0:
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._finished.wait()
-            except TimeoutError:
-                event = events.DrainTimedOut(reader.name, timeout or 0.0, 1)
-                reader.client.events.emit(event)
+            until = inf if timeout is None else asyncio.get_running_loop().time() + timeout
+            if not await called(self._finished, until):
+                self._client.events.emit(events.DrainTimedOut(member.name, timeout or 0.0, 1))
         await self._service.stop()
-        await reader.client.detach(reader)
+        await self._client.detach(member)
 
     async def run(self) -> None:
         """Consume until stopped."""
         # Also after a crash, which has ended the run before.
         self._finished.clear()
         try:
-            while not self.reader.is_stopping:
+            while not self.member.is_stopping:
                 await retrying(self._round, self._failed)
-                self.reader.client.reading.worked(asyncio.get_running_loop().time(), self)
+                self._client.reading.worked(asyncio.get_running_loop().time(), self)
         finally:
-            self.reader.client.reading.left(self)
-            self.reader.pulse.rest()
+            self._client.reading.left(self)
+            self.member.pulse.rest()
             await unbroken(self._leave())
             self._finished.set()
 
     async def _round(self) -> None:
         """Handle the next batch, or wait for it."""
-        reader = self.reader
-        reader.pulse.beat()
-        if reader.is_stopping:
+        member = self.member
+        member.pulse.beat()
+        if member.is_stopping:
             return
         batch = await self._next()
         if batch is not None:
             # However long a handler takes: it is not the loop that hangs.
-            reader.pulse.rest()
-            reader.handling_since = monotonic()
+            member.pulse.rest()
+            member.handling_since = monotonic()
             try:
-                await self._handle(BatchRun(reader, batch))
+                await self._handle(BatchRun(member, self._reader.settler, batch))
             finally:
-                reader.handling_since = None
+                member.handling_since = None
 
     def _failed(self, error: Exception, _: int) -> None:
-        self.reader.pulse.beat()
-        self.reader.is_unsettled = True
-        self.reader.client.reading.failed(error, asyncio.get_running_loop().time(), self)
+        self.member.pulse.beat()
+        self.member.is_unsettled = True
+        self._client.reading.failed(error, asyncio.get_running_loop().time(), self)
 
     async def _next(self) -> Batch | None:
-        reader = self.reader
-        if reader.is_unsettled:
+        reader, member = self._reader, self.member
+        if member.is_unsettled:
             await reader.join()
         batch = await reader.next_batch()
-        if batch is not None or reader.is_stopping:
+        if batch is not None or member.is_stopping:
             return batch
-        reader.pulse.rest()
+        member.pulse.rest()
         is_idle = await reader.wait()
-        reader.pulse.beat()
+        member.pulse.beat()
         return await reader.next_batch(is_idle=True) if is_idle else None
 
     async def _leave(self) -> None:
@@ -121,12 +120,12 @@ class Consumer:
         Members of a process leave one after the other, on one connection: each that has left shows that the server
         answers, and gives the others as much time again.
         """
-        client, loop = self.reader.client, asyncio.get_running_loop()
+        client, loop = self._client, asyncio.get_running_loop()
         try:
             async with asyncio.timeout(PATIENCE) as patience:
                 client.leaving.add(patience)
                 try:
-                    await self.reader.leave()
+                    await self._reader.leave()
                 finally:
                     client.leaving.discard(patience)
         except Exception as error:  # noqa: BLE001 - the leases end by themselves
@@ -137,19 +136,19 @@ class Consumer:
                 other.reschedule(loop.time() + PATIENCE)
 
     @staticmethod
-    async def start_all(consumers: Sequence["Consumer"]) -> None:
+    async def start_all(client: LogClient, consumers: Sequence["Consumer"]) -> None:
         """Start members together: each takes its share of its group, and none has to give it up again."""
         if consumers:
-            await consumers[0].reader.client.enter([consumer.reader for consumer in consumers])
+            await client.enter([consumer.member for consumer in consumers])
         for consumer in consumers:
             await consumer.start()
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        self.reader.is_unsettled = True
-        self.reader.client.events.emit(events.LoopCrashed(name, error))
+        self.member.is_unsettled = True
+        self._client.events.emit(events.LoopCrashed(name, error))
 
     def _restored(self, name: str, seconds: float) -> None:
-        self.reader.client.events.emit(events.LoopRestored(name, seconds))
+        self._client.events.emit(events.LoopRestored(name, seconds))
 
 
 Handle = Callable[[Delivery], Awaitable[Outcome]]
@@ -181,14 +180,14 @@ class LogWorker:
         self._client = client
         self._stopping: asyncio.Task[None] | None = None
         self.consumers = [
-            Consumer(Reader(client, group, options, name=name), all_at_once if batch else one_by_one)
+            Consumer(Reader.of(client, group, options, name=name), client, all_at_once if batch else one_by_one)
             for group in ([groups] if isinstance(groups, Group) else groups)
             for _ in range(members)
         ]
 
     async def start(self) -> None:
         """Begin to consume."""
-        await Consumer.start_all(self.consumers)
+        await Consumer.start_all(self._client, self.consumers)
 
     async def stop(self, timeout: float | None = None) -> None:
         """Finish what is in flight, give the slots back, and consume no more.
@@ -197,7 +196,7 @@ class LogWorker:
         """
         if self._stopping is None or self._stopping.done():
             for consumer in self.consumers:
-                consumer.reader.is_stopping = True
+                consumer.member.is_stopping = True
             self._stopping = asyncio.get_running_loop().create_task(self._stop(timeout))
             self._client.ending.add(self._stopping)
             self._stopping.add_done_callback(self._client.ending.discard)

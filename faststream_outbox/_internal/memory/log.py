@@ -26,7 +26,6 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.blocked import PARKED, RETRY, failed_together, put_off
 from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.message import OutboxMessage, checked
 from faststream_outbox._internal.log.options import Start
 from faststream_outbox._internal.log.sharing.slots import matches
@@ -225,11 +224,8 @@ class MemoryGroup:
         self.waiting.clear()
 
 
-class UnleasedBatchRun(BatchRun):
-    """The end of a delivery that nobody else could take over."""
-
-    def __init__(self) -> None:
-        """There is no batch and no reader."""
+class UnleasedEnd:
+    """How deliveries end in a handler's own transaction where nobody else could take them over."""
 
     async def begin_within(self, session: AsyncSession) -> None:
         """Nothing to hold."""
@@ -314,7 +310,7 @@ class MemoryReader:
         began = perf_counter()
         try:
             for delivery in deliveries:
-                delivery.batch_run = UnleasedBatchRun()
+                delivery.batch_run = UnleasedEnd()
                 self.group.busy.add(delivery.slot)
                 self._events.emit(events.Started(*self._named(delivery), len(delivery.payload), group=self.group.name))
             yield began

@@ -19,6 +19,7 @@ from faststream_outbox._internal.connections.dedicated import Row
 from faststream_outbox._internal.memory.claiming import ClaimStatements
 from faststream_outbox._internal.memory.tables import NEVER, MemoryRow, MemoryTables
 from faststream_outbox._internal.schema.names import PAUSED
+from faststream_outbox._internal.sql.queue_rows import DeadLetterRow
 from faststream_outbox._internal.sql.statements import column
 
 
@@ -175,30 +176,21 @@ class SettleStatements(MemoryTables):
     def _settle_dead(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         for place, row in self._held(values):
             self.rows.remove(row)
-            self.dlq_rows.append(
-                {
-                    "id": next(self._dead_ids),
-                    "original_id": row.id,
-                    "message_id": row.message_id,
-                    "queue": row.queue,
-                    "payload": row.payload,
-                    "headers": row.headers,
-                    "key": row.key,
-                    "priority": row.priority,
-                    "timer_id": row.timer_id,
-                    "attempts_count": row.attempts_count + values["attempts"][place],
-                    "deliveries_count": row.deliveries_count,
-                    "created_at": row.created_at,
-                    "first_attempt_at": row.first_attempt_at or now,
-                    "last_attempt_at": now,
-                    "failed_at": now,
-                    "failure_reason": values["reasons"][place],
-                    "last_exception": values["exceptions"][place],
-                    "error_type": values["error_types"][place],
-                    "error_message": values["error_messages"][place],
-                    "traceback": values["tracebacks"][place],
-                }
-            )
+            letter = {
+                **row.values(),
+                "id": next(self._dead_ids),
+                "original_id": row.id,
+                "attempts_count": row.attempts_count + values["attempts"][place],
+                "first_attempt_at": row.first_attempt_at or now,
+                "last_attempt_at": now,
+                "failed_at": now,
+                "failure_reason": values["reasons"][place],
+                "last_exception": values["exceptions"][place],
+                "error_type": values["error_types"][place],
+                "error_message": values["error_messages"][place],
+                "traceback": values["tracebacks"][place],
+            }
+            self.dlq_rows.append({name: letter[name] for name in DeadLetterRow._fields})
             yield (row.id,)
 
     def _settle_apart(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
@@ -220,11 +212,6 @@ class SettleStatements(MemoryTables):
 
 
 Letter = dict[str, Any]
-COLUMNS = (
-    "id", "original_id", "message_id", "queue", "payload", "headers", "key", "priority", "timer_id", "attempts_count",
-    "deliveries_count", "created_at", "first_attempt_at", "last_attempt_at", "failed_at", "failure_reason",
-    "last_exception", "error_type", "error_message", "traceback",
-)  # fmt: skip
 
 
 class Failed(NamedTuple):
@@ -272,7 +259,7 @@ class DeadLetterStatements(MemoryTables):
         found = [letter for letter in self._chosen(values) if letter["id"] < values["before"]]
         for letter in sorted(found, key=lambda letter: -letter["id"])[: values["limit"]]:
             headers = None if letter["headers"] is None else json.dumps(letter["headers"])
-            yield [headers if name == "headers" else letter[name] for name in COLUMNS]
+            yield [headers if name == "headers" else letter[name] for name in DeadLetterRow._fields]
 
     def _group_dead(self, values: Mapping[str, Any], now: datetime) -> Iterable[Row]:
         return _grouped(letter for letter in self.dlq_rows if values["queue"] in (None, letter["queue"]))

@@ -69,22 +69,21 @@ class MemoryRow:
 
     def claimed(self, now: datetime, *, next_id: int | None = None) -> ClaimedRow:
         """The columns that a claim returns."""
-        return ClaimedRow(
-            self.id, self.queue, self.payload, self._headers(), self.attempts_count, self.deliveries_count,
-            self.created_at, min(self.next_attempt_at, FAR), self.first_attempt_at, self.last_attempt_at, self.timer_id,
-            self.key, self.priority, self.message_id, now, next_id,
-        )  # fmt: skip
+        columns = {**self._columns(), "acquired_at": now, "next_id": next_id}
+        return ClaimedRow(*map(columns.__getitem__, ClaimedRow._fields))
 
     def shown(self) -> UnprocessedRow:
         """The columns that are shown of what is not finished."""
-        return UnprocessedRow(
-            self.id, self.queue, self.payload, self._headers(), self.attempts_count, self.deliveries_count,
-            self.created_at, min(self.next_attempt_at, FAR), self.first_attempt_at, self.last_attempt_at,
-            self.acquired_at, self.acquired_token, self.timer_id, self.key, self.priority, self.message_id,
-        )  # fmt: skip
+        return UnprocessedRow(*map(self._columns().__getitem__, UnprocessedRow._fields))
 
-    def _headers(self) -> str | None:
-        return None if self.headers is None else json.dumps(self.headers)
+    def _columns(self) -> dict[str, Any]:
+        """All of them, as a statement returns them."""
+        headers = None if self.headers is None else json.dumps(self.headers)
+        return {**self.values(), "headers": headers, "next_attempt_at": min(self.next_attempt_at, FAR)}
+
+    def values(self) -> dict[str, Any]:
+        """What it holds, by the names of its columns."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     def is_free(self, now: datetime, ttl: float) -> bool:
         """Whether nobody's lease lives."""

@@ -154,9 +154,9 @@ class Recorder(ABC):
                 self._tell(known.STILL_RUNNING, {}, {"subscriber": worker}, running)
             case events.LeasesRenewed(count=count):
                 self._tell(known.LEASES_RENEWED, {}, {}, count)
-            case events.ConnectionLost(role=role):
+            case events.StatementFailed(role=role):
                 self._tell(known.CONNECTION_LOST, {"role": role}, {})
-            case events.ConnectionRestored(role=role, outage_seconds=seconds):
+            case events.StatementWorks(role=role, outage_seconds=seconds):
                 self._tell(known.CONNECTION_OUTAGE, {"role": role}, {}, seconds)
             case events.ListenerReady(channel=channel):
                 self._tell(known.LISTENER_UP, {"channel": channel}, {}, 1)

@@ -76,7 +76,7 @@ DELIVERIES_PER_MESSAGE = Series(
 RELEASED = Series("released", "Messages given back to any worker", ("started",), of_handler=True)
 ABANDONED = Series("abandoned", "Messages left to the end of their lease, unwritten at a stop", of_handler=True)
 OUTCOME_REFUSED = Series(
-    "outcome_refused", "Outcomes that the server refused; the messages are parked", of_handler=True
+    "outcome_refused", "Outcomes that the server refused; the messages are set apart", of_handler=True
 )
 SET_APART = Series("set_apart", "Messages that cannot be fetched, and were put out of reach of claims", ("queue",))
 STILL_RUNNING = Series("still_running", "Handlers that run on after a stop has cancelled them", of_handler=True)

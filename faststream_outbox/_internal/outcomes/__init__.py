@@ -1,4 +1,4 @@
-"""What can become of a message, for both engines: outcomes, retry strategies, and failures as text.
+"""What can become of a message, for both engines: outcomes, retry strategies, failures as text, and calling a handler.
 
-Pure: nothing here touches a database or an event loop.
+Nothing here touches a database.
 """

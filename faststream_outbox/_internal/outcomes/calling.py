@@ -1,23 +1,50 @@
-"""Each call of a handler in a context of its own: what it sets in a ContextVar is not there for the next message.
+"""Calling a handler: in a context and a time of its own, and what its end means.
 
-A worker's loop is one task that handles one message after the other, and a task has one context. A task for each
-message would cost more than all the rest; so the handler's steps are taken one by one in a copy of the context.
-Used by the workers of both engines.
+`apart`: what a handler sets in a ContextVar is not there for the next message. A worker's loop is one task that handles
+one message after the other, and a task has one context. A task for each message would cost more than all the rest; so
+the handler's steps are taken one by one in a copy of the context.
 
-A handler that may take only so long: then it is cancelled, and that is a failed attempt.
+`limited`: one that takes too long is cancelled, and that is a failed attempt. What it had decided before counts, above
+all that its transaction has committed. One that does not end when it is cancelled is waited for.
 
-What the handler had decided before counts, above all that its transaction has committed. A handler that does
-not end when it is cancelled is waited for. Used by the workers of both engines.
+`ended`: whatever a handler raises is an answer too, but for what ends the program. Used by the workers of both engines.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import Context, ContextVar, copy_context
-from typing import Any
+from time import perf_counter
+from typing import Any, TypeVar
 
+from faststream_outbox._internal.outcomes.failure import ENDING
 from faststream_outbox._internal.outcomes.outcome import Outcome, Retry
 
+T = TypeVar("T")
+
 Handle = Callable[..., Awaitable[Any]]
+
+
+async def ended(
+    call: Callable[..., Awaitable[T]],
+    *given: Any,
+    failed: Callable[[BaseException], T],
+    cancelled: Callable[[asyncio.CancelledError], Awaitable[T]],
+) -> tuple[T, float]:
+    """What was answered, or what its end means, and its seconds; `ENDING` but a cancellation passes.
+
+    failed: what an error means.
+    cancelled: what a cancellation means: the handler's own, or one of its task, which it may raise on.
+    """
+    began = perf_counter()
+    try:
+        answer = await call(*given)
+    except asyncio.CancelledError as error:
+        answer = await cancelled(error)
+    except ENDING:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the outcome
+        answer = failed(error)
+    return answer, perf_counter() - began
 
 
 def apart(handle: Handle) -> Handle:

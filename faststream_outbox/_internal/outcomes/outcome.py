@@ -63,13 +63,18 @@ class Settled:
 
 
 Outcome = Done | Retry | Dead | Release | Undecided | Settled
+"""What a handler decided, or what its end means."""
 FinalOutcome = Done | Retry | Dead | Release | Settled
+"""An outcome that can be written."""
 
 DONE = Done()
+"""Handled: a queue deletes the message, a group moves past it."""
 RELEASE = Release()
+"""Not started: the message goes back, and no attempt is counted."""
 STOPPED = Release(counts=True)
 """What becomes of a message whose handler was cancelled by a stop."""
 SETTLED = Settled()
+"""Finished by the handler in its own transaction: nothing is left to write."""
 
 
 def resolved(

@@ -1,17 +1,12 @@
 """When a failed message runs again, or never: the retry strategies, and the one function that asks them.
 
-`next_delay` promises the engine a finite number of seconds from 0 to `LONGEST_DELAY_SECONDS`, or None
-for a dead letter, whatever a user's strategy returns; what cannot be read as a time raises
-`InvalidOption`. Users pass one of these strategies, a subclass, or any object that has
-`get_next_attempt_delay` (seconds) or `get_next_attempt_at` (an aware datetime).
+`next_delay` promises the engine a finite number of seconds from 0 to `LONGEST_DELAY_SECONDS`, or None for a dead
+letter, whatever a user's strategy returns; what cannot be read as a time raises `InvalidOption`. Users pass one of
+these strategies, a subclass, or any object that has `get_next_attempt_delay` (seconds) or `get_next_attempt_at` (an
+aware datetime). Delays that users name elsewhere are made safe here too, by `bounded_seconds`.
 
-`attempts_count` is the number of handler runs including the one that just failed: 1 at the first
-failure. `last_attempt_at` is the moment of that failure; delays count from it.
-
-Delays and due times that came from a user, made safe to add to now.
-
-A delay is a finite number of seconds from 0 to `LONGEST_DELAY_SECONDS`, a time is in UTC; what cannot be
-read as either raises `InvalidOption`. Called by the retry strategies. Pure functions.
+`attempts_count` is the number of handler runs including the one that just failed: 1 at the first failure.
+`last_attempt_at` is the moment of that failure; delays count from it. Pure functions. Called by the engines.
 """
 
 import math

@@ -1,10 +1,9 @@
-"""One message, with everything that is known about it: its state, why it does not run, who holds it.
+"""One message, dead or alive, with everything that is known about it: its state, why it does not run, who holds it.
 
 By its id it is found at once. There is no index by `message_id`, and none of dead letters by the id that the message
 had: these are searched for from the newest on, in slices, as long as the question's time lasts. What was not found by
-then is no "there is none": the question fails, and says how far it got.
-
-Dead letters, to look at: what failed alike, and the letters of a selection. Replaying is `queue.DeadLetters`.
+then is no "there is none": the question fails, and says how far it got. Dead letters are only looked at here, singly
+and by what failed alike; replaying is `queue.DeadLetters`. Asked by `Overview`, on its connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +14,15 @@ from uuid import UUID
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.identity import worker_id_of
-from faststream_outbox._internal.envelope import read_headers
 from faststream_outbox._internal.options import MOST_ROWS, check_count, check_number
 from faststream_outbox._internal.overview.processes import Process
 from faststream_outbox._internal.publish.put import Unprocessed, as_unprocessed
-from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection, check_selection
+from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection, as_letter, check_selection
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.sql.overview_rows import MessageRow, SearchedRow
 from faststream_outbox._internal.sql.queue_rows import DeadGroupRow, DeadLetterRow, UnprocessedRow
 from faststream_outbox._internal.sql.statements import named, statements
+from faststream_outbox._internal.text import spoken
 
 MOST_GROUPED = 100_000
 """Dead letters that are grouped: the newest."""
@@ -45,11 +44,6 @@ async def fetch_letters(
     values = selection.values() | {"limit": limit, "after": after}
     rows = await connection.fetch(statements("overview", names)["dead_after"], values)
     return [as_letter(row) for row in named(DeadLetterRow, rows)]
-
-
-def as_letter(row: DeadLetterRow) -> DeadLetter:
-    """The dead letter of a row."""
-    return DeadLetter(**{**row._asdict(), "headers": read_headers(row.headers)})
 
 
 State = Literal["ready", "scheduled", "leased", "blocked", "paused", "dead"]
@@ -150,15 +144,6 @@ def dead_status(letter: DeadLetter) -> MessageStatus:
         f"{letter.failure_reason!r}{error}. It is dead letter {letter.id}."
     )
     return MessageStatus("dead", why, None, letter, None, None, None)
-
-
-def spoken(time: timedelta) -> str:
-    """A time as one says it."""
-    seconds = max(0.0, time.total_seconds())
-    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} seconds"
 
 
 async def fetch_message(connection: DedicatedConnection, names: Names, id_: int, ttl: float) -> MessageRow | None:

@@ -1,12 +1,9 @@
-"""All questions, on one connection of its own, each within a time limit.
+"""All questions, on one connection of their own, each within a time limit.
 
-Made from an engine and the tables that there are.
-
-The connection that questions are asked on, which may be one to a read replica.
-
-It is one of our own, so that no question stands in front of what delivers. A question that takes too long is given up
-by the client and by the server, and fails for itself with an error that says so; so does one that the role may not ask.
-Used by `Overview`.
+Made from an engine, which may be one to a read replica, and the tables that there are. Nothing is changed, and no
+question stands in front of what delivers. A question that takes too long is given up by the client and by the server,
+and fails for itself with an error that says so; so does one that the role may not ask. Called by the command line, the
+dashboard, and applications.
 """
 
 import asyncio
@@ -18,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.connections.cause import sqlstate_of
+from faststream_outbox._internal.connections.cause import CANCELLED, has_state
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.connections.identity import worker_id_of
 from faststream_outbox._internal.connections.rights import missing_right
@@ -49,7 +46,7 @@ from faststream_outbox._internal.overview.queues import QueueStatus, TimerStatus
 from faststream_outbox._internal.overview.topics import BlockedKey, GapStatus, SlotStatus
 from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Selection
 from faststream_outbox._internal.queue.options import WorkerOptions
-from faststream_outbox._internal.schema.given import check_inbox, check_log, check_tables
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import Names, schema_map_of
 from faststream_outbox._internal.sql.overview_rows import WrittenRow
@@ -57,8 +54,6 @@ from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.errors import InvalidOption, QuestionTimedOut
 
 _PLANS = "; set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off"
-CANCELLED = "57014"
-"""The server's own time limit, or an operator's `pg_cancel_backend`."""
 
 
 class AskingConnection(DedicatedConnection):
@@ -82,7 +77,8 @@ class AskingConnection(DedicatedConnection):
         except TimeoutError as error:
             raise self._too_slow(statement.name) from error
         except Exception as error:
-            if sqlstate_of(error) == CANCELLED:
+            if has_state(error, CANCELLED):
+                # The server's own time limit, or an operator's `pg_cancel_backend`.
                 raise self._too_slow(statement.name) from error
             missing = missing_right(error, statement)
             if missing is not None:
@@ -138,16 +134,7 @@ class Overview:
     ) -> None:
         check_seconds("timeout", timeout)
         check_seconds("lease_ttl_seconds", lease_ttl_seconds)
-        if table is not None:
-            check_tables(table, dlq_table)
-        if inbox_table is not None:
-            check_inbox(inbox_table)
-        check_log(log_tables)
-        self._engine = engine
-        self._table = table
-        self._dlq_table = dlq_table
-        self._log_tables = log_tables
-        self._inbox_table = inbox_table
+        Tables(table, dlq_table, log_tables, inbox_table).check()
         schema_map = schema_map_of(engine)
         self._names = None if table is None else Names.of(table, dlq_table, schema_map)
         self._log_names = None if log_tables is None else LogNames.of(log_tables, schema_map)

@@ -1,15 +1,14 @@
-"""Who works on the tables: the connections of ours that the server knows, by the names that they give themselves.
+"""Who works on the tables, and how fast the tables move: what the server knows of both.
 
-Anybody who may connect can give such a name: what is shown here is what was said, and nothing is decided by it. Behind
-a pooler in transaction mode a process is known while one of its statements runs, and by its LISTEN connection past the
-pooler (`listen_dsn`). A read replica knows only who is connected to itself.
+Processes are known by the names that our connections give themselves. Anybody who may connect can give such a name:
+what is shown here is what was said, and nothing is decided by it. Behind a pooler in transaction mode a process is
+known while one of its statements runs, and by its LISTEN connection past the pooler (`listen_dsn`). A read replica
+knows only who is connected to itself.
 
-How fast the tables move, by the server's own statistics.
-
-Between two questions the difference of what the server has counted is divided by the time between them. It counts rows:
-whatever was inserted, also by a transaction that was rolled back, by a pause or by a replay; and whatever was deleted:
-done, dead, cancelled, resumed. A server process reports what it did after its transaction, at most once a second, so
-that a second or two are smoothed over. A read replica counts nothing.
+Rates are what the server has counted between two questions, divided by the time between them. It counts rows: whatever
+was inserted, also by a transaction that was rolled back, by a pause or by a replay; and whatever was deleted: done,
+dead, cancelled, resumed. A server process reports what it did after its transaction, at most once a second, so that a
+second or two are smoothed over. A read replica counts nothing. Asked by `Overview`, on its connection.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,8 @@
-"""The queues of a table: how many wait, how old the oldest is, what is leased, scheduled, dead.
-
-Which lanes there are, and how many messages of each may be read for one question.
+"""The queues of a table: how many messages wait, how old the oldest is, what is leased, scheduled, dead; and timers.
 
 A question reads at most `BUDGET` messages or so, however many there are. Each lane has its share; where most lanes are
-short, the few that are long share what is left in a second round. Used by the questions about queues.
-
-Timers that have not fired yet.
+short, the few that are long share what is left in a second round. Asked by `Overview`, on its connection; `processes`
+counts leases by the same shares.
 """
 
 import json
@@ -30,6 +27,8 @@ LEAST = 10
 MOST_QUEUES = 10_000
 AT_ONCE = 500
 """Lanes of one statement."""
+OLD_SECONDS = 60.0
+"""The age of a message that is due from which on it is worth a line, or a colour."""
 
 
 async def queue_names(connection: DedicatedConnection, names: Names, queue: str | None = None) -> list[str]:

@@ -1,10 +1,9 @@
-"""The two ways to publish: with and without an event loop. See the package's promise.
+"""Publishing, taking a timer back, and looking at what is not finished, with and without an event loop.
 
-Taking back a timer before it fires. What waited behind it, for its key, goes on after the commit.
-
-Read-only questions about the tables: they lease nothing and lock nothing.
-
-Asked by the broker (`fetch_unprocessed`), by tests, and by operators.
+`publish` sends one INSERT for what is alike, and nothing else, in the caller's transaction; hints leave after its
+commit. `cancel_timer` deletes a timer that nobody holds: what waited behind it, for its key, goes on after the commit.
+The questions lease nothing and lock nothing. Called by the broker, by applications that use the engine alone, and by
+tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,11 @@ from faststream_outbox._internal.connections.caller import (
     AnySyncSession,
     CallerConnection,
     Rows,
+    Steps,
     caller_connection,
     caller_connection_sync,
+    run,
+    run_sync,
 )
 from faststream_outbox._internal.envelope import CheckedEnvelope, Envelope, checked_queue, checked_text, read_headers
 from faststream_outbox._internal.events import Events
@@ -66,19 +68,7 @@ async def publish_rows(
         # All in one crossing of SQLAlchemy's bridge to synchronous code: each costs as much as the INSERT.
         return await session.run_sync(_put, table, rows, wakeups, events)
     opened = await caller_connection(session, table)
-    began = perf_counter()
-    ids: list[int | None] = []
-    try:
-        for portion in portions(rows):
-            name, values = insertion(portion)
-            ids += ids_of(portion, await opened.fetch(opened.sql("publish", name), values))
-    except BaseException as error:
-        tell_published(events, rows, began, error)
-        raise
-    tell_committed(opened, events, rows, ids, began)
-    for values in _wake(opened, rows, ids, wakeups):
-        await opened.fetch(opened.sql("publish", "notify_both"), values)
-    return ids
+    return await run(opened, _putting(opened, rows, wakeups, events))
 
 
 def publish_sync(
@@ -112,18 +102,24 @@ def _put(
     events: Events | None,
 ) -> list[int | None]:
     opened = caller_connection_sync(session, table)
+    return run_sync(opened, _putting(opened, rows, wakeups, events))
+
+
+def _putting(
+    opened: CallerConnection, rows: Sequence[CheckedEnvelope], wakeups: Wakeups | None, events: Events | None
+) -> Steps[list[int | None]]:
     began = perf_counter()
     ids: list[int | None] = []
     try:
         for portion in portions(rows):
             name, values = insertion(portion)
-            ids += ids_of(portion, opened.fetch_sync(opened.sql("publish", name), values))
+            ids += ids_of(portion, (yield opened.sql("publish", name), values))
     except BaseException as error:
         tell_published(events, rows, began, error)
         raise
     tell_committed(opened, events, rows, ids, began)
     for values in _wake(opened, rows, ids, wakeups):
-        opened.fetch_sync(opened.sql("publish", "notify_both"), values)
+        yield opened.sql("publish", "notify_both"), values
     return ids
 
 
@@ -221,10 +217,7 @@ async def cancel_timer(
     """Delete the timer in the session's transaction; False if there is none or a worker holds it."""
     values = _timer(queue, timer_id)
     opened = await caller_connection(session, table)
-    deleted = await opened.fetch(opened.sql("publish", "cancel_timer"), values)
-    for notice in _wake_after_cancel(opened, freed(queue, deleted), wakeups):
-        await opened.fetch(opened.sql("publish", "notify_both"), notice)
-    return bool(deleted)
+    return await run(opened, _cancelling(opened, values, wakeups))
 
 
 def cancel_timer_sync(
@@ -233,9 +226,13 @@ def cancel_timer_sync(
     """As `cancel_timer`, for a sync session or connection."""
     values = _timer(queue, timer_id)
     opened = caller_connection_sync(session, table)
-    deleted = opened.fetch_sync(opened.sql("publish", "cancel_timer"), values)
-    for notice in _wake_after_cancel(opened, freed(queue, deleted), wakeups):
-        opened.fetch_sync(opened.sql("publish", "notify_both"), notice)
+    return run_sync(opened, _cancelling(opened, values, wakeups))
+
+
+def _cancelling(opened: CallerConnection, values: Mapping[str, Any], wakeups: Wakeups | None) -> Steps[bool]:
+    deleted = yield opened.sql("publish", "cancel_timer"), values
+    for notice in _wake_after_cancel(opened, freed(values["queue"], deleted), wakeups):
+        yield opened.sql("publish", "notify_both"), notice
     return bool(deleted)
 
 

@@ -1,20 +1,13 @@
-"""How claims are sent: one connection, the tokens of lost answers, and the messages in doubt.
+"""How claims are sent, and what is made of those whose answer does not come.
 
-What claiming with keys and claiming without them share. Used by `claimer` and `keyed`.
+`Asking` sends each statement of the claimer on its one connection. An answer that was lost leaves messages leased that
+nobody handles: `Unheard` remembers the token of such a claim until its leases have run out in any case, so that this
+process may take them again at once. A token whose answer arrived is never in there: nothing that is held is taken away.
 
-Tokens of claims whose answer was lost.
-
-Nobody handles what such a claim leased, so this process may claim it again at once instead of
-waiting for the lease to end. The claim may still be under way on the server and be committed later:
-a token is remembered until its leases have run out in any case. A token whose answer arrived is
-never in here, so nothing that this process holds is taken from it. Used by `asking`.
-
-Finding the one message that makes every claim of it fail, and setting it apart.
-
-A claim of one message that fails, again and again, while the same connection answers other questions
-is that message's own failure: content that the driver cannot read, or that the network cannot carry in
-time. It is set apart by a statement that does not touch its content, so that its neighbours get through.
-Called through `asking` after a claim of one message has failed.
+A claim of one message that fails, again and again and for seconds, while the same connection answers other questions is
+that message's own failure: content that the driver cannot read, or that the network cannot carry in time. `Culprits`
+finds it and sets it apart, by statements that do not touch its content, so that its neighbours get through. Used by
+`claimer` and `keyed`; the tokens by `scanner` too.
 """
 
 import asyncio
@@ -28,6 +21,7 @@ from faststream_outbox._internal.connections.dedicated import DedicatedConnectio
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.types import MessageSetApart
 from faststream_outbox._internal.outcomes.failure import storable
+from faststream_outbox._internal.poison import Strikes
 from faststream_outbox._internal.queue import clock
 from faststream_outbox._internal.queue.lanes import AFTER_ALL_IDS
 from faststream_outbox._internal.sql.queue_rows import ClaimableRow
@@ -59,6 +53,8 @@ class Unheard:
 
 STRIKES = 3
 """Claims of one message that may fail before it is set apart."""
+STRIKE_SECONDS = 3.0
+"""They fail for so long at least: what stumbles for a moment, as a process without memory, blames no message."""
 MOST_REASON = 500
 """Characters that are kept of the reason."""
 STRIKES_OF_A_BAD_LINE = 10
@@ -110,19 +106,14 @@ def _first_id(doubt: Doubt, rows: Sequence[Row]) -> int:
 
 
 class Culprits:
-    """Counts, for each message, the lone claims of it that failed."""
+    """Sets apart the messages whose lone claims have failed too often."""
 
     def __init__(self, connection: DedicatedConnection, sql: Statements, events: Events) -> None:
         self._connection = connection
         self._sql = sql
         self._events = events
-        self._strikes: dict[int, int] = {}
-
-    def clear(self, numbers: Iterable[int]) -> None:
-        """These messages could be fetched."""
-        if self._strikes:
-            for number in numbers:
-                self._strikes.pop(number, None)
+        self.strikes: Strikes[int] = Strikes()
+        """Lone claims that failed, of each message."""
 
     async def examine(self, doubt: Doubt, unheard: list[UUID]) -> None:
         """Find the message; set it apart if claims of it have failed too often."""
@@ -130,10 +121,10 @@ class Culprits:
         rows = await self._connection.fetch(self._sql[doubt.question], values)
         if not rows:
             return
-        number = _first_id(doubt, rows)
-        strikes = self._strikes[number] = self._strikes.get(number, 0) + 1
-        if strikes >= (STRIKES_OF_A_BAD_LINE if is_bad_line(doubt.error) else STRIKES):
-            del self._strikes[number]
+        number, now = _first_id(doubt, rows), asyncio.get_running_loop().time()
+        times = STRIKES_OF_A_BAD_LINE if is_bad_line(doubt.error) else STRIKES
+        if self.strikes.failed(number, now, times=times, seconds=STRIKE_SECONDS):
+            self.strikes.forget([number])
             await self._set_apart(number, doubt, unheard)
 
     async def _set_apart(self, number: int, doubt: Doubt, unheard: list[UUID]) -> None:
@@ -155,21 +146,23 @@ class Asking:
     """Sends the claimer's statements."""
 
     def __init__(
-        self, connection: DedicatedConnection, sql: Statements, culprits: Culprits, lost: Callable[[], None]
+        self,
+        connection: DedicatedConnection,
+        sql: Statements,
+        unheard: Unheard,
+        culprits: Culprits,
+        lost: Callable[[float], None],
     ) -> None:
+        """lost: called with the time when the answer to a claim was lost."""
         self._connection = connection
         self._sql = sql
+        self.unheard = unheard
         self._culprits = culprits
         self._lost = lost
-        self._unheard = Unheard()
         self.sent_at = 0.0
         """When the last statement was sent, on the clock that leases are judged by."""
         self.doubts: list[Doubt] = []
         """Claims of one message that failed and were not examined yet."""
-
-    def tokens(self) -> list[UUID]:
-        """Tokens of claims whose answer was lost."""
-        return self._unheard.tokens(asyncio.get_running_loop().time())
 
     @property
     def is_connected(self) -> bool:
@@ -183,14 +176,15 @@ class Asking:
         self.sent_at = clock.now()
         token = values.get("token")
         if token is not None:
-            values["unheard"] = self._unheard.tokens(began)
+            values["unheard"] = self.unheard.tokens(began)
         try:
             rows = await self._connection.fetch(self._sql[name], values)
         except BaseException:
             if token is not None:
                 # The server may have done it all the same, or may still do it.
-                self._unheard.add(token, loop.time() + max(values["ttls"]) + self._connection.timeout)
-                self._lost()
+                now = loop.time()
+                self.unheard.add(token, now + max(values["ttls"]) + self._connection.timeout)
+                self._lost(now)
             raise
         return rows, began, loop.time() - began
 
@@ -205,8 +199,8 @@ class Asking:
 
     async def examine(self) -> None:
         """Find out about the message that is in doubt."""
-        await self._culprits.examine(self.doubts.pop(), self.tokens())
+        await self._culprits.examine(self.doubts.pop(), self.unheard.tokens(asyncio.get_running_loop().time()))
 
     def arrived(self, numbers: Iterable[int]) -> None:
         """These messages could be fetched."""
-        self._culprits.clear(numbers)
+        self._culprits.strikes.forget(numbers)

@@ -9,12 +9,12 @@ Called by `executor`, for one message or for a batch, and by the test broker.
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from inspect import isawaitable
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.outcomes.failure import ENDING
+from faststream_outbox._internal.outcomes.calling import ended
 from faststream_outbox._internal.outcomes.outcome import (
     CRASH_LOOP,
     DONE,
@@ -60,19 +60,12 @@ async def attempt(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> Fi
     if dead is not None:
         return await _final(worker, claim, dead)
     _start(worker, claim, task)
-    began = perf_counter()
+    cancelled = partial(_cancelled, worker, [claim], task)
     outcome: Outcome
     try:
-        outcome = await worker.handle(claim)
-    except asyncio.CancelledError as error:
-        outcome = _cancelled(worker, error, [claim], task)
-    except ENDING:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the outcome
-        outcome = Retry(error=error)
+        outcome, claim.duration = await ended(worker.handle, claim, failed=_failed, cancelled=cancelled)
     finally:
         claim.task = None
-        claim.duration = perf_counter() - began
     _uncancel(worker, task)
     worker.finished(claim.duration, 1)
     if outcome is DONE:
@@ -103,27 +96,27 @@ async def attempt_batch(
             _start(worker, claim, task)
             started.append(claim)
     if started:
-        began = perf_counter()
-        outcomes: Sequence[Outcome]
-        try:
-            outcomes = await worker.handle(started)
-            if len(outcomes) != len(started):
-                msg = f"The batch handler answered {len(outcomes)} outcomes for {len(started)} messages."
-                raise WrongOutcomes(msg)
-        except asyncio.CancelledError as error:
-            outcomes = [_cancelled(worker, error, started, task)] * len(started)
-        except ENDING:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the outcomes
-            outcomes = [Retry(error=error)] * len(started)
+        outcomes, duration = await ended(
+            partial(_answers, worker),
+            started,
+            failed=lambda error: [_failed(error)] * len(started),
+            cancelled=partial(_all_cancelled, worker, started, task),
+        )
         _uncancel(worker, task)
-        duration = perf_counter() - began
         worker.finished(duration, len(started))
         for claim, outcome in zip(started, outcomes, strict=True):
             claim.task = None
             claim.duration = duration
             finals[claim.id] = DONE if outcome is DONE else await _final(worker, claim, _known(outcome))
     return [finals[claim.id] for claim in claims]
+
+
+async def _answers(worker: "Worker", claims: Sequence[Claim]) -> Sequence[Outcome]:
+    outcomes: Sequence[Outcome] = await worker.handle(claims)
+    if len(outcomes) != len(claims):
+        msg = f"The batch handler answered {len(outcomes)} outcomes for {len(claims)} messages."
+        raise WrongOutcomes(msg)
+    return outcomes
 
 
 def _may_start(worker: "Worker", claim: Claim) -> bool:
@@ -142,8 +135,18 @@ def _start(worker: "Worker", claim: Claim, task: asyncio.Task[Any]) -> None:
         emitter.emit(events.Started(claim.queue, worker.name, claim.id, claim.deliveries_count, size))
 
 
-def _cancelled(
-    worker: "Worker", error: asyncio.CancelledError, claims: Sequence[Claim], task: asyncio.Task[Any]
+def _failed(error: BaseException) -> Outcome:
+    return Retry(error=error)
+
+
+async def _all_cancelled(
+    worker: "Worker", claims: Sequence[Claim], task: asyncio.Task[Any], error: asyncio.CancelledError
+) -> Sequence[Outcome]:
+    return [await _cancelled(worker, claims, task, error)] * len(claims)
+
+
+async def _cancelled(
+    worker: "Worker", claims: Sequence[Claim], task: asyncio.Task[Any], error: asyncio.CancelledError
 ) -> Outcome:
     if worker.is_stopping:
         return STOPPED

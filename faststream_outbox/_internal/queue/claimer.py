@@ -1,18 +1,15 @@
 """Claims for every worker of the process, on one connection, one statement at a time.
 
-Asks only for lanes that may have something, only as much as the workers have room for, and sleeps
-until a hint or the next due message. Where very many may have something, it finds out first which have.
-Keyless messages are claimed straight from the index, or by id where the scanner has found them; for those
-with keys, candidate keys are found first and then claimed in runs. Each kind of statement fails for itself.
-What failed is tried again alone and for less, down to one message, which is then set apart, so that it holds
-up no other. Runs as a service of the client.
-
-Finds out which of many lanes have a message to claim, in one statement that leases nothing.
+Asks only for lanes that may have something, only as much as the workers have room for, and sleeps until a hint or the
+next due message: all of that is in the `Plans`. Keyless messages are claimed straight from the index, or by id where
+the scanner has found them; those with keys by `keyed`. Each kind of statement fails for itself. What failed is tried
+again alone and for less, down to one message, which is then set apart, so that it holds up no other. Runs as a service
+of the client.
 
 A hint that names no queue, and a worker's beginning, mean every lane. Where those are more than the worker has room
 for, a claim would ask for a few of them at a time, and a message in the last of a thousand queues would wait for
-hundreds of claims. So they are probed all at once, and claims go where something was seen. While probes fail,
-claims go round as if there were none. Used by `claimer`.
+hundreds of claims. So the `LaneFinder` probes them all at once, in one statement that leases nothing, and claims go
+where something was seen. While probes fail, claims go round as if there were none.
 """
 
 import asyncio
@@ -26,16 +23,15 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
+from faststream_outbox._internal.poison import Narrowing
 from faststream_outbox._internal.queue.asking import Asking, Culprits, doubt_of_lane, doubt_of_message
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.keyed import KeyedClaims
-from faststream_outbox._internal.queue.keys import Horizon
 from faststream_outbox._internal.queue.lanes import NEVER, NO_LIMIT, Lane, places, shares
-from faststream_outbox._internal.queue.plan import FEW_LANES, ClaimPlan, Open
-from faststream_outbox._internal.service import Pulse
+from faststream_outbox._internal.queue.plan import FEW_LANES, ClaimPlan, Open, Plans
+from faststream_outbox._internal.service import Pulse, called
 from faststream_outbox._internal.sql.queue_rows import ClaimedRow, FoundLaneRow
 from faststream_outbox._internal.sql.statements import Statements, named
-from faststream_outbox._internal.wakeup.hint import Hint
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.queue.worker import Worker
@@ -46,12 +42,13 @@ class LaneFinder:
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
-        self._most = NO_LIMIT
+        self._lanes = Narrowing(NO_LIMIT, least=FEW_LANES, part=4)
+        """How many to probe at once."""
 
     async def step(self, open_: Open, now: float) -> bool:
         """Probe the lanes of one worker, if there are too many to claim from; whether there were."""
         for plan in open_.values():
-            if plan.is_unsure and plan.probe_at <= now and (lanes := plan.to_probe(self._most)):
+            if plan.is_unsure and plan.probe_at <= now and (lanes := plan.to_probe(self._lanes.limit)):
                 await self._probe(plan, lanes)
                 return True
         return False
@@ -61,19 +58,19 @@ class LaneFinder:
         values = places(lanes) | {
             "keyed": [lane.keyed for lane in lanes],
             "ttl": plan.options.lease_ttl_seconds,
-            "unheard": self._asking.tokens(),
+            "unheard": self._asking.unheard.tokens(loop.time()),
         }
         try:
             answer, _, took = await self._asking.fetch("find_lanes", values)
         except BaseException:
-            self._most = max(FEW_LANES, min(len(lanes), self._most) // 4)
+            self._lanes.failed(len(lanes))
             for lane in lanes:
                 lane.interrupted()
             plan.probed(loop.time(), 0.0, worked=False)
             raise
         plan.probed(loop.time(), took, worked=True)
         if self._asking.is_quick(took):
-            self._most = min(2 * self._most, NO_LIMIT)
+            self._lanes.worked()
         rows = named(FoundLaneRow, answer)
         # There is a row also where no lane has a message.
         server_now, found = rows[0].server_now, {row.n for row in rows}
@@ -83,9 +80,6 @@ class LaneFinder:
             else:
                 lane.scanned(None, server_now, full=False)
 
-
-FIRST_SCAN_SECONDS = 0.25
-"""How long a new worker's first claim waits for the scan that tells of priorities."""
 
 Quota = tuple["Worker", Lane, int]
 """For whom, from which lane, and how many messages at most."""
@@ -97,22 +91,24 @@ class Claimer:
     """The one task that claims."""
 
     def __init__(
-        self, connection: DedicatedConnection, sql: Statements, events: Events, draw_token: Callable[[], UUID]
+        self,
+        plans: Plans,
+        connection: DedicatedConnection,
+        sql: Statements,
+        events: Events,
+        draw_token: Callable[[], UUID],
     ) -> None:
+        self._plans = plans
         self._draw_token = draw_token
         self._events = events
-        self._wake = asyncio.Event()
-        self._workers: Open = {}
         self._turn = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self.pulse = Pulse()
-        self.at_rest: Callable[[], None] = lambda: None
-        """Called when there is nothing to claim for the moment."""
-        self._asking = Asking(connection, sql, Culprits(connection, sql, events), self._scan_soon)
-        self.horizon = Horizon()
-        keyed = KeyedClaims(self._asking, self._report, self.horizon, draw_token)
-        self._most_strays = NO_LIMIT
+        self._asking = Asking(connection, sql, plans.unheard, Culprits(connection, sql, events), plans.ask_scan)
+        keyed = KeyedClaims(self._asking, self._report, plans.horizon, draw_token)
+        self._strays = Narrowing(NO_LIMIT)
+        """How many to claim at once for a worker."""
         self._is_lone_turn = False
         self._now = 0.0
         self._server_now: datetime | None = None
@@ -126,37 +122,10 @@ class Claimer:
         self._steps = [(Outage(kind, events), step) for kind, step in steps]
         self._examining = Outage("examine", events)
 
-    def add(self, worker: "Worker") -> ClaimPlan:
-        """Claim for this worker too."""
-        plan = self._workers[worker] = ClaimPlan(worker.queues, worker.options)
-        plan.claims_from = asyncio.get_running_loop().time() + FIRST_SCAN_SECONDS
-        self.wake()
-        return plan
-
-    async def remove(self, worker: "Worker") -> None:
+    async def leave(self, worker: "Worker") -> None:
         """Claim no more for this worker; returns when none of its claims is under way."""
-        self._workers.pop(worker, None)
-        self.wake()
+        self._plans.remove(worker)
         await self._idle.wait()
-
-    def wake(self) -> None:
-        """Go round again: there may be room, or work."""
-        self._wake.set()
-
-    def hint(self, hint: Hint) -> None:
-        """There may be work in a queue."""
-        now = asyncio.get_running_loop().time()
-        for plan in self._workers.values():
-            plan.hint(hint, now)
-        self._wake.set()
-
-    def open(self) -> Open:
-        """The workers that have room, and what they want."""
-        return {worker: plan for worker, plan in self._workers.items() if worker.room > 0}
-
-    def unheard_tokens(self) -> list[UUID]:
-        """Tokens of claims whose answer was lost."""
-        return self._asking.tokens()
 
     @property
     def outages(self) -> list[Outage]:
@@ -165,22 +134,23 @@ class Claimer:
 
     async def run(self) -> None:
         """Claim until cancelled."""
+        loop = asyncio.get_running_loop()
         try:
             while True:
-                self._wake.clear()
+                self._plans.work.clear()
                 self._idle.clear()
                 worked = await self._step()
                 self.pulse.beat()
                 self._idle.set()
                 if not worked:
-                    self.at_rest()
+                    self._plans.rested(loop.time())
                     await self._sleep()
         finally:
             self._idle.set()
 
     async def _step(self) -> bool:
         now = self._now = asyncio.get_running_loop().time()
-        open_ = {worker: plan for worker, plan in self.open().items() if plan.claims_from <= now}
+        open_ = {worker: plan for worker, plan in self._plans.open().items() if plan.begins_at <= now}
         for plan in open_.values():
             plan.awaken(now)
         if self._asking.doubts and not self._examining.holds(now):
@@ -209,25 +179,15 @@ class Claimer:
         await self._asking.examine()
         return True
 
-    def _scan_soon(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for plan in self._workers.values():
-            plan.ask_scan(now)
-
     async def _sleep(self) -> None:
-        times = [plan.wakes_at() for plan in self.open().values()]
+        times = [plan.wakes_at() for plan in self._plans.open().values()]
         times += [outage.retry_at for outage in (self._examining, *(outage for outage, _ in self._steps))]
         # What was due when the last step began and was not done waits for the end of an outage.
         until = min((at for at in times if at > self._now), default=NEVER)
-        delay = until - asyncio.get_running_loop().time()
-        if delay <= 0:
-            return
-        self.pulse.rest(delay)
-        try:
-            async with asyncio.timeout(None if until == NEVER else delay):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        now = asyncio.get_running_loop().time()
+        if until > now:
+            self.pulse.rest(until - now)
+            await called(self._plans.work, until)
 
     async def _step_without_keys(self, open_: Open, now: float) -> bool:
         quotas = self._quotas(open_, now)
@@ -243,10 +203,10 @@ class Claimer:
     async def _step_of_strays(self, open_: Open, now: float) -> bool:
         wanted: dict[int, tuple[Worker, str]] = {}
         for worker, plan in open_.items():
-            for number in list(plan.strays)[: min(worker.room, self._most_strays)]:
-                wanted.setdefault(number, (worker, plan.strays.pop(number)))
+            for number, queue in plan.take_strays(min(worker.room, self._strays.limit)).items():
+                wanted.setdefault(number, (worker, queue))
         if wanted:
-            await self._claim_found(wanted)
+            await self._claim_found(open_, wanted)
         return bool(wanted)
 
     def _quotas(self, open_: Open, now: float) -> list[Quota]:
@@ -260,8 +220,7 @@ class Claimer:
             lanes = [lane for lane in lanes if (lane.queue, lane.priority) not in asked]
             if lanes:
                 asked |= {(lane.queue, lane.priority) for lane in lanes}
-                plan.turn += 1
-                for lane, quota in shares(lanes, room, plan.turn, now):
+                for lane, quota in shares(lanes, room, plan.next_turn(), now):
                     quotas.append((worker, lane, min(quota, lane.most)))
         return quotas
 
@@ -305,7 +264,7 @@ class Claimer:
             if is_alone and quota == 1:
                 self._asking.suspect(doubt_of_lane(lane.queue, values, error))
 
-    async def _claim_found(self, wanted: dict[int, tuple["Worker", str]]) -> None:
+    async def _claim_found(self, open_: Open, wanted: dict[int, tuple["Worker", str]]) -> None:
         token = self._draw_token()
         values = {
             "ids": list(wanted),
@@ -316,15 +275,15 @@ class Claimer:
         try:
             claimed, _, took = await self._asking.fetch("claim_found", values)
         except Exception as error:
-            self._most_strays = max(1, len(wanted) // 2)
+            self._strays.failed(len(wanted))
             if len(wanted) == 1:
                 self._asking.suspect(doubt_of_message(values, error))
             else:
                 for number, (worker, queue) in wanted.items():
-                    self._workers.get(worker, ClaimPlan((), worker.options)).strays[number] = queue
+                    open_[worker].put_back({number: queue})
             raise
         if self._asking.is_quick(took):
-            self._most_strays = min(2 * self._most_strays, NO_LIMIT)
+            self._strays.worked()
         rows = named(ClaimedRow, claimed)
         self._asking.arrived(row.id for row in rows)
         taken: dict[tuple[Worker, str], list[ClaimedRow]] = {}
@@ -335,7 +294,6 @@ class Claimer:
             worker.receive([Claim(row, token, worker, self._asking.sent_at) for row in mine])
 
     def _report(self, worker: "Worker", queue: str, count: int) -> None:
-        if worker in self._workers:
-            self._workers[worker].found()
+        self._plans.found(worker)
         if events.Claimed in self._events:
             self._events.emit(events.Claimed(queue, worker.name, count))

@@ -26,10 +26,12 @@ from faststream_outbox._internal.events.event_log import Log, write_event_log
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.janitor import Retention, Upkeep, checked_retention
 from faststream_outbox._internal.outcomes.failure import Renderer, saying
+from faststream_outbox._internal.queue.asking import Unheard
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.claimer import Claimer
+from faststream_outbox._internal.queue.keys import Horizon
 from faststream_outbox._internal.queue.options import WorkerOptions
-from faststream_outbox._internal.queue.plan import ClaimPlan
+from faststream_outbox._internal.queue.plan import Plans
 from faststream_outbox._internal.queue.renewer import Renewer, named_in, refuse_lost, renewal_of
 from faststream_outbox._internal.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox._internal.queue.settler import Settler
@@ -122,8 +124,9 @@ class OutboxClient:
             listening(self.engine, self._listen_dsn, self.identity) if connections is None else connections()
         )
         claim_sql, settle_sql = statements("claim", self.names, "keys", "scan"), statements("settle", self.names)
-        self.claimer = Claimer(self._claim_connection, claim_sql, self.events, self.identity.token)
-        scanner = Scanner(self._scan_connection, claim_sql, self.events, self.claimer, self.names.table)
+        self.plans = Plans(Horizon(), Unheard())
+        self.claimer = Claimer(self.plans, self._claim_connection, claim_sql, self.events, self.identity.token)
+        scanner = Scanner(self.plans, self._scan_connection, claim_sql, self.events, self.names.table)
         self.settler = Settler(
             self._settle_connection,
             settle_sql,
@@ -235,7 +238,7 @@ class OutboxClient:
         """Whether the loops are being ended from outside, as at the end of `asyncio.run`."""
         return any(service.is_cancelled for service in self._services)
 
-    async def attach(self, worker: "Worker") -> ClaimPlan:
+    async def attach(self, worker: "Worker") -> None:
         """Serve this worker; the first one starts the loops."""
         self._move()
         async with self._changing:
@@ -247,7 +250,7 @@ class OutboxClient:
                 self._detach = self.wakeups.attach(self._hinted, self._settle_connection)
                 for service in self._services:
                     service.start()
-            return self.claimer.add(worker)
+            self.plans.add(worker, asyncio.get_running_loop().time())
 
     async def detach(self, worker: "Worker") -> None:
         """Serve this worker no more; the last one ends the loops and closes the connections."""
@@ -350,11 +353,14 @@ class OutboxClient:
 
     def _hinted(self, hint: Hint) -> None:
         self._watcher.tracker.account(hint.count, hint.last_id)
-        self.claimer.hint(hint)
+        self._hint(hint)
 
     def _wake_claimer(self) -> None:
         # Also below the floors, and for priorities that nobody has seen: of such rows nothing is known.
-        self.claimer.hint(Hint(None, scan=True))
+        self._hint(Hint(None, scan=True))
+
+    def _hint(self, hint: Hint) -> None:
+        self.plans.hint(hint, asyncio.get_running_loop().time())
 
     def _not_watching(self, error: Exception) -> None:
         self._watching.failed(error, asyncio.get_running_loop().time())

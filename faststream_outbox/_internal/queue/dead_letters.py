@@ -182,7 +182,7 @@ class DeadLetters:
             check_number("before", before)
         values = selection.values() | {"limit": limit, "before": before or BIGINT.stop - 1}
         rows = await self._fetch("list_dead", values)
-        return [_letter(row) for row in named(DeadLetterRow, rows)]
+        return [as_letter(row) for row in named(DeadLetterRow, rows)]
 
     async def groups(self, queue: str | None = None) -> list[ErrorGroup]:
         """How many failed alike, the most numerous first.
@@ -390,7 +390,8 @@ def _slice(most: int, rate: float | None) -> int:
     return most if rate is None else max(1, min(most, int(rate)))
 
 
-def _letter(row: DeadLetterRow) -> DeadLetter:
+def as_letter(row: DeadLetterRow) -> DeadLetter:
+    """The dead letter of a row."""
     return DeadLetter(**{**row._asdict(), "headers": read_headers(row.headers)})
 
 

@@ -1,13 +1,10 @@
 """An executor: takes what is ready, attempts it, hands on the outcome, and again.
 
-Messages of one key are handled one after the other; after one that failed the rest of the run is given
-back, so that order holds, also where its failure cannot be written in time. An error that nobody foresaw
-costs the message in flight, not the loop. A worker has `max_workers` of them.
-
-Claimed messages that wait for a handler, and the handlers that wait for messages.
-
-Messages of one key stay together as a run, because no two executors may have some of them. Used by `worker`
-(which puts) and `executor` (which takes).
+Messages of one key are handled one after the other; after one that failed the rest of the run is given back, so that
+order holds, also where its failure cannot be written in time. An error that nobody foresaw costs the message in flight,
+not the loop. A worker has `max_workers` of them, and one `Ready`: the line of claimed messages that wait for a handler,
+and of handlers that wait for messages. There messages of one key stay together as a run, because no two executors may
+have some of them. Made by `worker`.
 """
 
 import asyncio

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from faststream_outbox._internal.outcomes.outcome import RELEASE
+from faststream_outbox._internal.poison import Narrowing
 from faststream_outbox._internal.queue.asking import Asking, doubt_of_key
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.keys import Horizon, Key
@@ -49,7 +50,8 @@ class KeyedClaims:
         self._report = reported
         self._horizon = horizon
         self._draw_token = draw_token
-        self._most = NO_LIMIT
+        self._messages = Narrowing(NO_LIMIT)
+        """How many to claim at once."""
         self._is_lone_turn = False
 
     async def step(self, open_: Open, now: float) -> bool:
@@ -63,7 +65,7 @@ class KeyedClaims:
         wanted: Wanted = {}
         nexts: list[int | None] = []
         for worker, plan in open_.items():
-            room = min(worker.room, self._most)
+            room = min(worker.room, self._messages.limit)
             if keys := plan.keys.take(room, worker.options.max_workers):
                 run = max(1, min(room // len(keys), worker.longest_run))
                 new = [key for key in keys if key not in wanted]
@@ -107,7 +109,7 @@ class KeyedClaims:
             self._claim_of_keys_failed(open_, wanted, error)
             raise
         if self._asking.is_quick(took):
-            self._most = min(2 * self._most, NO_LIMIT)
+            self._messages.worked()
         rows = named(ClaimedOfKeyRow, answer)
         self._asking.arrived(row.id for row in rows)
         runs: dict[Key, list[ClaimedOfKeyRow]] = {}
@@ -160,8 +162,7 @@ class KeyedClaims:
 
     def _claim_of_keys_failed(self, open_: Open, wanted: Wanted, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
-        asked = sum(run for _, run, _ in wanted.values())
-        self._most = max(1, min(asked, self._most) // 2)
+        self._messages.failed(sum(run for _, run, _ in wanted.values()))
         for key, (worker, run, priority) in wanted.items():
             is_alone = len(wanted) == 1 and run == 1
             open_[worker].suspect(key, priority, now, alone=is_alone)

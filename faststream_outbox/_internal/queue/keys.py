@@ -1,17 +1,17 @@
-"""Keys that may have messages to claim, each in its turn, and the keys that are in flight.
+"""Keys that may have messages to claim, and how far each has been searched.
 
-At most one run of a key is in flight in this process; the claim itself sees to it across processes. A
-key whose run is settled goes to the back of the line, so that a deep key does not starve the others.
-Pure. Part of a `ClaimPlan`; used by `keyed` and by the worker.
+A `KeyRing` has them in their turn, with those that are in flight. At most one run of a key is in flight in this
+process; the claim itself sees to it across processes. A key whose run is settled goes to the back of the line, so that
+a deep key does not starve the others. Part of a `ClaimPlan`.
 
-The horizon: no message can still appear with an id up to it; and the floors of keys that stand on it.
+The `Horizon` is the id up to which no message can still appear. An id is drawn by an INSERT, and seen when its
+transaction ends: until then a lower id than those seen may appear. Whoever inserts holds a lock on the table from
+before its id is drawn until its end. So when every transaction has ended that held one after an id was read from the
+sequence, all ids up to that one are decided. Below the horizon a claim of a key need not search again where it found
+nothing: dead index entries of a deep key are not walked for each run. What is known is known of one server: on another
+one, which may be behind, it begins anew. Filled by `scanner`, used by `keyed`.
 
-An id is drawn by an INSERT, and seen when its transaction ends: until then a lower id than those seen may appear.
-Whoever inserts holds a lock on the table from before its id is drawn until its end. So when every transaction has
-ended that held one after an id was read from the sequence, all ids up to that one are decided. Below the horizon a
-claim of a key need not search again where it found nothing: dead index entries of a deep key are not walked for each
-run. What is known is known of one server: on another one, which may be behind, it begins anew. Pure: times are given.
-Filled by `scanner`, used by `keyed`.
+Pure: times are given.
 """
 
 from collections.abc import Iterable

@@ -9,10 +9,11 @@ Pure: times are given. Used by `claimer` and `scanner`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from faststream_outbox._internal.poison import Narrowing
 from faststream_outbox._internal.service import pause_after
 
 BEGINNING: datetime | None = None
@@ -60,11 +61,15 @@ class Lane:
     scans_below: bool = False
     is_lowered: bool = False
     """Whether the floor was lowered since the last scan began."""
-    most: int = NO_LIMIT
-    """How many messages to ask for at most."""
     failures: int = 0
     """Claims of this lane that failed in a row; after the first it is asked alone."""
     retry_at: float = 0.0
+    _narrowing: Narrowing = field(default_factory=lambda: Narrowing(NO_LIMIT))
+
+    @property
+    def most(self) -> int:
+        """How many messages to ask for at most."""
+        return self._narrowing.limit
 
     @property
     def has_passed_all(self) -> bool:
@@ -82,6 +87,22 @@ class Lane:
         if not is_precise:
             self.is_due_known = False
 
+    def hint_due(self, now: float, at: float, *, is_precise: bool) -> None:
+        """There is a new message that falls due then, and there are later ones unless the hint is precise."""
+        # A scan that is under way may have passed it by, and must not forget it.
+        self.hinted_at = now
+        self.note_due(at)
+        if not is_precise:
+            self.is_due_known = False
+
+    def ask_due(self) -> None:
+        """It is being asked when its next message falls due; a hint that comes meanwhile has it asked again."""
+        self.is_due_known = True
+
+    def due_unknown(self) -> None:
+        """It could not be asked."""
+        self.is_due_known = False
+
     def note_due(self, at: float) -> None:
         """A message falls due then."""
         self.due_at = min(self.due_at, at)
@@ -98,7 +119,7 @@ class Lane:
 
     def failed(self, quota: int, now: float, *, alone: bool) -> None:
         """A claim of so many failed: ask for less, and apart from others."""
-        self.most = max(1, quota // 2)
+        self._narrowing.failed(quota)
         self.failures += 1
         self.retry_at = now + pause_after(self.failures) if alone else now
         self.interrupted()
@@ -111,8 +132,8 @@ class Lane:
     def worked(self, *, quickly: bool) -> None:
         """A claim worked; the next one asks for twice as many if this one took little of its time."""
         self.failures, self.retry_at = 0, 0.0
-        if quickly and self.most < NO_LIMIT:
-            self.most = min(2 * self.most, NO_LIMIT)
+        if quickly:
+            self._narrowing.worked()
 
     def start(self) -> tuple[datetime | None, int]:
         """Where the next scan starts: at the floor, or below it by what may have appeared since the last such scan.

@@ -1,16 +1,10 @@
 """Outcomes of one kind that wait to be written, and how to go on when a statement of theirs failed.
 
-What fails is halved until the outcome that cannot be written is alone; that one is set apart with a pause of its
-own, and its neighbours go first. In an outage the whole kind pauses, instead of trying once per message.
-Pure bookkeeping on given times. Used by `settler`, one for each kind.
-
-Which statement writes outcomes of one kind, and with which values. Pure. Used by `settler`.
-
-What a failed settle statement means: the data's own fault, or an outage that passes.
-
-A message is set apart only where its data is the cause, and only after it was refused several times over some
-seconds, alone. A missing table, a missing right, a role that may not log in, an internal error: those
-say nothing about the message. Pure. Used by `settler` and `pending`.
+`settling` says which statement writes them, with which values. What fails is halved until the outcome that cannot be
+written is alone; that one is tried again apart from the others, with a pause of its own, and its neighbours go first.
+In an outage the whole kind pauses, instead of trying once per message. A message is set apart only where its data is
+the cause, and only after it was refused several times over some seconds, alone. Bookkeeping on given times. Used by
+`settler`, one `Pending` for each kind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from faststream_outbox._internal.outcomes.failure import Renderer, described, storable
 from faststream_outbox._internal.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
+from faststream_outbox._internal.poison import Narrowing, Strikes
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.service import pause_after
 
@@ -108,28 +103,9 @@ def _verdicts(items: Sequence[Ended], renderer: Renderer | None) -> dict[str, li
 
 APART_TIMES = 5
 APART_SECONDS = 3.0
-
-# Triggered actions, cardinality, data, integrity, triggered changes, routines, check options, limits, PL/pgSQL's RAISE.
-_DATA = ("09", "21", "22", "23", "27", "2F", "38", "39", "44", "54", "P0")
-
-
-def is_fault_of_data(error: BaseException) -> bool:
-    """Whether the row, or what was to be written to it, is to blame; of an error that is not about connecting."""
-    state = getattr(error, "sqlstate", None)
-    if isinstance(state, str):
-        return state[:2] in _DATA
-    # The driver could not even write the values down.
-    return isinstance(error, ValueError | OverflowError)
-
-
-def is_locked(error: BaseException) -> bool:
-    """Whether somebody else has locked one of the rows."""
-    return getattr(error, "sqlstate", None) == "55P03"
-
-
-def is_final(refusals: int, seconds: float) -> bool:
-    """Whether what was refused so often, over so long a time, will be refused for ever."""
-    return refusals >= APART_TIMES and seconds >= APART_SECONDS
+"""What was refused so often, over so long a time, will be refused for ever."""
+MOST_REFUSED = 1_000_000
+"""Refused outcomes of a kind that are counted: what is forgotten would be tried for ever."""
 
 
 MOST_PER_STATEMENT = 1000
@@ -142,11 +118,8 @@ class Apart:
     """One outcome that failed alone."""
 
     item: Ended
-    since: float
     at: float
     tries: int = 1
-    refusals: int = 0
-    refused_since: float = 0.0
     error: BaseException | None = None
     """Why it is given up and to be set apart; None until then."""
 
@@ -160,14 +133,16 @@ class Apart:
 class Pending:
     """Outcomes of one kind."""
 
-    __slots__ = ("_at", "_breaths", "_most", "apart", "failures", "fresh")
+    __slots__ = ("_at", "_breaths", "_group", "_refusals", "apart", "failures", "fresh")
 
     def __init__(self) -> None:
         self.fresh: list[Ended] = []
         self.apart: list[Apart] = []
         self.failures = 0
         """Statements in a row that failed without being refused."""
-        self._most = MOST_PER_STATEMENT
+        self._group = Narrowing(MOST_PER_STATEMENT)
+        """How many to write at once."""
+        self._refusals: Strikes[Claim] = Strikes(MOST_REFUSED)
         self._breaths = 0
         self._at = 0.0
 
@@ -178,7 +153,8 @@ class Pending:
         """What one statement should write now."""
         if now < self._at or not self.fresh:
             return []
-        group, self.fresh = self.fresh[: self._most], self.fresh[self._most :]
+        most = self._group.limit
+        group, self.fresh = self.fresh[:most], self.fresh[most:]
         return group
 
     def take_apart(self, now: float) -> Apart | None:
@@ -200,6 +176,7 @@ class Pending:
         out += [apart.claim for apart in self.apart if apart.claim.worker is worker]
         self.fresh = [(claim, outcome) for claim, outcome in self.fresh if claim.worker is not worker]
         self.apart = [apart for apart in self.apart if apart.claim.worker is not worker]
+        self._refusals.forget(out)
         return out
 
     def wakes_at(self) -> float:
@@ -210,8 +187,11 @@ class Pending:
     def wrote(self) -> None:
         """A statement was written."""
         self.failures = self._breaths = 0
-        if self._most < MOST_PER_STATEMENT:
-            self._most = min(MOST_PER_STATEMENT, 2 * self._most)
+        self._group.worked()
+
+    def over(self, apart: Apart) -> None:
+        """One that was tried alone was written, or nobody waits for it any more."""
+        self._refusals.forget([apart.claim])
 
     def failed(self, group: list[Ended], now: float, *, is_connected: bool) -> None:
         """A statement failed, and not because of its data."""
@@ -220,26 +200,26 @@ class Pending:
             self.put_back(group)
         elif len(group) > 1:
             # Perhaps one of them is to blame after all, as one whose row somebody has locked.
-            self._most = len(group) // 2
+            self._group.failed(len(group))
             self.put_back(group)
         else:
-            self.apart.append(Apart(group[0], now, self._at))
+            self.apart.append(Apart(group[0], self._at))
 
     def refused(self, group: list[Ended], now: float) -> None:
         """The server refused the data of a statement."""
         if len(group) > 1:
-            self._most = len(group) // 2
+            self._group.failed(len(group))
             self.put_back(group)
         elif group:
-            self.refused_apart(Apart(group[0], now, now, tries=0), now)
+            self.refused_apart(Apart(group[0], now, tries=0), now)
 
     def blocked(self, group: list[Ended], now: float) -> None:
         """Somebody has locked the row of one of these: the others need not wait for it."""
         if len(group) > 1:
-            self._most = len(group) // 2
+            self._group.failed(len(group))
             self.put_back(group)
         elif group:
-            self._keep_apart(Apart(group[0], now, now, tries=0), now)
+            self._keep_apart(Apart(group[0], now, tries=0), now)
 
     def failed_apart(self, apart: Apart, now: float) -> None:
         """One that was tried alone failed, and not because of its data."""
@@ -252,10 +232,8 @@ class Pending:
 
     def refused_apart(self, apart: Apart, now: float, error: BaseException | None = None) -> None:
         """One that was tried alone was refused."""
-        if not apart.refusals:
-            apart.refused_since = now
-        apart.refusals += 1
-        if apart.error is None and is_final(apart.refusals, now - apart.refused_since):
+        is_final = self._refusals.failed(apart.claim, now, times=APART_TIMES, seconds=APART_SECONDS)
+        if apart.error is None and is_final:
             # Setting it apart is another statement, with pauses of its own.
             apart.error, apart.tries = error, 0
         self._breaths += 1

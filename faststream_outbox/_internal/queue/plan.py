@@ -1,23 +1,32 @@
-"""What one worker wants from the claimer: its lanes, its keys, and when to scan from the beginning.
+"""What workers want from the claimer: their lanes, their keys, and when to scan from the beginning.
 
-Pure bookkeeping on given times; the claimer and the scanner ask and report. Each worker has one.
+A `ClaimPlan` is one worker's, `Plans` are those of all workers of a client, and the one place where its loops meet: the
+claimer takes from them, the scanner adds to them, hints and outcomes are noted in them. None of these knows another.
+Bookkeeping on given times; nothing here asks the database. Made by the client.
 """
 
+import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from faststream_outbox._internal.queue.keys import Key, KeyRing
+from faststream_outbox._internal.outcomes.outcome import FinalOutcome, Release
+from faststream_outbox._internal.queue.claim import Claim
+from faststream_outbox._internal.queue.keys import Horizon, Key, KeyRing
 from faststream_outbox._internal.queue.lanes import NEVER, Lane
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.service import pause_after
 from faststream_outbox._internal.wakeup.hint import Hint
 
 if TYPE_CHECKING:
+    from faststream_outbox._internal.queue.asking import Unheard
     from faststream_outbox._internal.queue.worker import Worker
 
 
+FIRST_SCAN_SECONDS = 0.25
+"""How long a new worker's first claim waits for the scan that tells of priorities."""
 KEEP_LANE_SECONDS = 60.0
 """For so long after a hint a lane is kept in which no message was seen."""
 BACKOFF = 1.5
@@ -49,13 +58,12 @@ def next_interval(current: float, options: WorkerOptions, *, found: bool) -> flo
 class ClaimPlan:
     """Lanes and keys of one worker's queues."""
 
-    def __init__(self, queues: Sequence[str], options: WorkerOptions) -> None:
+    def __init__(self, queues: Sequence[str], options: WorkerOptions, begins_at: float = 0.0) -> None:
         self.queues = dict.fromkeys(queues)
         self.options = options
         self.keys = KeyRing()
         self.lanes: dict[LaneName, Lane] = {}
-        self.turn = 0
-        self.claims_from = 0.0
+        self.begins_at = begins_at
         """Nothing is claimed before: the first scan tells of the priorities, but it is not waited for very long."""
         self.scan_at = 0.0
         self.earliest_scan = 0.0
@@ -68,6 +76,7 @@ class ClaimPlan:
         self._suspect_failures: dict[Key, int] = {}
         self.is_unsure = False
         """Whether very many lanes may have something: which of them have must be found out."""
+        self._turn = 0
         self.can_probe = True
         """Whether the last probe worked; else claims go to each of those lanes in turn."""
         self.probe_at = 0.0
@@ -102,6 +111,10 @@ class ClaimPlan:
         self._scan_asked_at = now
         self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
 
+    def released(self, now: float) -> None:
+        """A message was given back: below the floors, where a full scan sees it."""
+        self.scan_at = min(self.scan_at, max(now, self.earliest_scan))
+
     def joins_scan(self, now: float) -> bool:
         """Whether a scan that takes place now may stand for the next one of this worker."""
         return self.earliest_scan <= now and self.scan_at - now <= self._interval / 2
@@ -112,10 +125,7 @@ class ClaimPlan:
             return
         for lane in self._meant(hint, now):
             if hint.due_in > 0:
-                # A scan that is under way may have passed it by, and must not forget it.
-                lane.hinted_at = now
-                lane.note_due(now + hint.due_in)
-                lane.is_due_known = lane.is_due_known and not hint.later
+                lane.hint_due(now, now + hint.due_in, is_precise=not hint.later)
             else:
                 is_precise = bool(hint.priorities) and not hint.later
                 lane.hint(now, is_precise=is_precise, is_named=hint.queue is not None)
@@ -172,6 +182,22 @@ class ClaimPlan:
         else:
             self.strays.update((number, lane.queue) for _, number in rows)
 
+    def take_strays(self, most: int) -> dict[int, str]:
+        """So many of the messages below the floors, to claim them now: by id, with their queues."""
+        taken = dict(islice(self.strays.items(), max(0, most)))
+        for number in taken:
+            del self.strays[number]
+        return taken
+
+    def put_back(self, strays: Mapping[int, str]) -> None:
+        """These could not be claimed with others; they are tried again."""
+        self.strays.update(strays)
+
+    def next_turn(self) -> int:
+        """Lanes are claimed from once more: whose turn it is first among queues."""
+        self._turn += 1
+        return self._turn
+
     def awaken(self, now: float) -> None:
         """Mark the lanes and the keys whose time has come."""
         for key, (at, priority) in list(self._again.items()):
@@ -222,6 +248,12 @@ class ClaimPlan:
         """Something was claimed: the queue is not idle."""
         self._found = True
 
+    def surveyed(self, names: Iterable[LaneName]) -> None:
+        """A scan has seen these lanes: claims need not wait for its end."""
+        for name in names:
+            self.lane(name)
+        self.begins_at = 0.0
+
     def scanned(self, seen: Mapping[LaneName, None], now: float, took: float) -> None:
         """A full scan has ended: `seen` are the lanes that have messages. The others cost nothing until a hint."""
         self._interval = next_interval(self._interval, self.options, found=self._found)
@@ -250,8 +282,84 @@ class ClaimPlan:
         again = (at for at, _ in self._again.values())
         retries = (lane.retry_at for lane in self.lanes.values() if lane.failures and lane.may_have_work)
         probe = self.probe_at if self.is_unsure else NEVER
-        return min(self.claims_from or NEVER, probe, *again, *retries, *(lane.due_at for lane in self.lanes.values()))
+        return min(self.begins_at or NEVER, probe, *again, *retries, *(lane.due_at for lane in self.lanes.values()))
 
 
-Open = dict["Worker", ClaimPlan]
+Open = Mapping["Worker", ClaimPlan]
 """Workers that have room, and what they want."""
+
+
+class Plans:
+    """What all workers of a client want."""
+
+    def __init__(self, horizon: Horizon, unheard: "Unheard") -> None:
+        self.horizon = horizon
+        self.unheard = unheard
+        self.work = asyncio.Event()
+        """Set when there may be something to claim: the claimer waits for it."""
+        self.rest = asyncio.Event()
+        """Set when there is nothing to claim for the moment, and something to scan: the scanner waits for it."""
+        self._plans: dict[Worker, ClaimPlan] = {}
+        self._scans_at = NEVER
+
+    def add(self, worker: "Worker", now: float) -> None:
+        """Claim for this worker too, from the beginning."""
+        self._plans[worker] = ClaimPlan(worker.queues, worker.options, now + FIRST_SCAN_SECONDS)
+        self.work.set()
+
+    def remove(self, worker: "Worker") -> None:
+        """Claim no more for this worker."""
+        self._plans.pop(worker, None)
+        self.work.set()
+
+    def open(self) -> Open:
+        """Of the workers that have room."""
+        return {worker: plan for worker, plan in self._plans.items() if worker.room > 0}
+
+    def hint(self, hint: Hint, now: float) -> None:
+        """There may be work in a queue."""
+        for plan in self._plans.values():
+            plan.hint(hint, now)
+        self.work.set()
+
+    def found(self, worker: "Worker") -> None:
+        """Something was claimed for this worker."""
+        if worker in self._plans:
+            self._plans[worker].found()
+
+    def settled(self, worker: "Worker", claim: Claim, outcome: FinalOutcome, now: float) -> None:
+        """An outcome was written: its key is free for the next message, and what was given back is to be found."""
+        plan = self._plans.get(worker)
+        if plan is not None:
+            if claim.key is not None:
+                plan.keys.settled((claim.queue, claim.key), claim.priority, more=claim.has_more)
+            if isinstance(outcome, Release):
+                plan.released(now)
+        self.work.set()
+
+    def ask_scan(self, now: float) -> None:
+        """Have a full scan for every worker as soon as one is allowed again."""
+        for plan in self._plans.values():
+            plan.ask_scan(now)
+
+    def due_for_scan(self, now: float) -> list[ClaimPlan]:
+        """Whose scan is due, and with them those whose scan would be due soon: one scan is enough for all."""
+        plans = self.open().values()
+        if not any(plan.scan_at <= now for plan in plans):
+            return []
+        return [plan for plan in plans if plan.scan_at <= now or plan.joins_scan(now)]
+
+    def to_date(self) -> list[Lane]:
+        """Lanes of which it is to be asked when their next message falls due."""
+        lanes = (lane for plan in self.open().values() for lane in plan.lanes.values())
+        return [lane for lane in lanes if not lane.may_have_work and not lane.is_due_known]
+
+    def scans_at(self, at: float) -> None:
+        """The scanner will go on by itself then."""
+        self._scans_at = at
+
+    def rested(self, now: float) -> None:
+        """There is nothing to claim for the moment: have scanned what is due before the scanner goes on by itself."""
+        is_read = self.horizon.wants_reading(now)
+        if is_read or any(plan.scan_at < self._scans_at for plan in self.open().values()) or self.to_date():
+            self.rest.set()

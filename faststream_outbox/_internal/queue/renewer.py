@@ -1,12 +1,11 @@
-"""Keeps leases alive for as long as their messages are in flight.
+"""Leases of messages in flight: renewed, and named in a transaction of the application's.
 
-One statement renews every lease that is a third of its time old: of messages that run, that wait for
-a handler, and whose outcome is being written. A lease that is gone is reported, and cancels its handler
-if the worker's options say so. Runs as a service of the client.
+One statement renews every lease that is a third of its time old: of messages that run, that wait for a handler, and
+whose outcome is being written. A lease that is gone is reported, and cancels its handler if the worker's options say
+so. The `Renewer` runs as a service of the client.
 
-Claims in a transaction of the application's: what is asked of them there, and what is said of one that is gone.
-
-Used by the client, for handlers that end their messages with their own commit.
+Handlers that end their messages with their own commit name the leases in it: `named_in` asks for them there,
+`refuse_lost` says what of one that is gone. Called by the client.
 """
 
 import asyncio

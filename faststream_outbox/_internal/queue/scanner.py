@@ -1,15 +1,13 @@
 """Full scans, beside the claims and on a connection of their own.
 
-They find which lanes there are, what lies below the claimer's floors, which keys have a head to claim, and when
-the next message falls due. They take nothing: what they find, the claimer claims. However long a scan takes
-and however often it fails, no claim waits for it. Runs as a service of the client.
+They find which lanes there are, what lies below the claimer's floors, which keys have a head to claim, and when the
+next message falls due. They take nothing: what they find is noted in the `Plans`, and the claimer claims it. However
+long a scan takes and however often it fails, no claim waits for it. Runs as a service of the client.
 
-Finds keys that have a message to claim and that no claim knows of.
-
-A lease ran out, a queue was resumed, a transaction took long: then a key's head lies below the floor of its
-lane. A lane that has passed everything due is scanned by due time, once and from the beginning: what
-waits for later costs nothing. Where that would be too many messages, or the lane is still on its way through
-a backlog, the queue's keys are walked in key order instead, however deep each is. Used by `scanner`.
+A lease ran out, a queue was resumed, a transaction took long: then a key's head lies below the floor of its lane, and
+no claim knows of it. `StrayKeys` finds such keys. A lane that has passed everything due is scanned by due time, once
+and from the beginning: what waits for later costs nothing. Where that would be too many messages, or the lane is still
+on its way through a backlog, the queue's keys are walked in key order instead, however deep each is.
 """
 
 import asyncio
@@ -19,10 +17,9 @@ from typing import Any
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
-from faststream_outbox._internal.queue.claimer import Claimer
 from faststream_outbox._internal.queue.lanes import BEFORE_ALL_IDS, NEVER, Lane
-from faststream_outbox._internal.queue.plan import MOST_STRAYS, ClaimPlan, LaneName
-from faststream_outbox._internal.service import STUCK_SECONDS, Pulse
+from faststream_outbox._internal.queue.plan import MOST_STRAYS, ClaimPlan, LaneName, Plans
+from faststream_outbox._internal.service import STUCK_SECONDS, Pulse, called
 from faststream_outbox._internal.sql.queue_rows import (
     ClaimableKeyRow,
     ClaimableRow,
@@ -44,9 +41,9 @@ Fetch = Callable[[str, dict[str, Any]], Awaitable[Sequence[Row]]]
 class StrayKeys:
     """The scanner's part for messages with keys."""
 
-    def __init__(self, fetch: Fetch, claimer: Claimer, between: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, fetch: Fetch, plans: Plans, between: Callable[[], Awaitable[None]]) -> None:
         self._fetch = fetch
-        self._claimer = claimer
+        self._plans = plans
         self._between = between
         """Called after each part of a long walk: other statements must not wait for its end."""
         self._walked: dict[str, str] = {}
@@ -83,19 +80,19 @@ class StrayKeys:
             "ttls": [_shortest_lease(plans) for plans in wanted.values()],
             "held_by_dead": [_all_block(plans) for plans in wanted.values()],
             "most": MOST_DUE,
-            "unheard": self._claimer.unheard_tokens(),
+            "unheard": self._plans.unheard.tokens(asyncio.get_running_loop().time()),
         }
         places = list(wanted.items())
         left: list[tuple[str, list[ClaimPlan]]] = []
         for found in named(ClaimableKeyRow, await self._fetch("claimable_keys", values)):
             (queue, _, _), plans = places[found.n - 1]
             if found.key is not None:
-                self._claimer.horizon.seen((queue, found.key), found.id)
+                self._plans.horizon.seen((queue, found.key), found.id)
                 for plan in plans:
                     plan.found_key((queue, found.key), found.priority)
             elif found.has_more:
                 left.append((queue, plans))
-        self._claimer.wake()
+        self._plans.work.set()
         return left
 
     async def _walk(self, queue: str, plans: list[ClaimPlan]) -> None:
@@ -105,17 +102,17 @@ class StrayKeys:
             "keys": KEYS_PER_WALK,
             "ttl": _shortest_lease(plans),
             "held_by_dead": _all_block(plans),
-            "unheard": self._claimer.unheard_tokens(),
+            "unheard": self._plans.unheard.tokens(asyncio.get_running_loop().time()),
         }
         while True:
             after = self._walked.get(queue, "")
             rows = named(WalkedKeyRow, await self._fetch("walk_keys", values | {"after": after}))
             for row in rows:
                 if row.is_claimable:
-                    self._claimer.horizon.seen((queue, row.key), row.id)
+                    self._plans.horizon.seen((queue, row.key), row.id)
                     for plan in plans:
                         plan.found_key((queue, row.key), row.priority)
-            self._claimer.wake()
+            self._plans.work.set()
             if len(rows) < KEYS_PER_WALK:
                 self._walked.pop(queue, None)
                 return
@@ -136,68 +133,47 @@ SCAN_TIMEOUT = 300.0
 
 
 class Scanner:
-    """The one task that scans for a claimer."""
+    """The one task that scans."""
 
     def __init__(
-        self, connection: DedicatedConnection, sql: Statements, events: Events, claimer: Claimer, table: str
+        self, plans: Plans, connection: DedicatedConnection, sql: Statements, events: Events, table: str
     ) -> None:
+        self._plans = plans
         self._connection = connection
         self._sql = sql
-        self._claimer = claimer
         self._table = table
-        self._horizon = claimer.horizon
-        self._wake = asyncio.Event()
-        self._until = NEVER
         self.pulse = Pulse(SCAN_TIMEOUT + STUCK_SECONDS)
         self._scans = Outage("scan", events)
         self._dues = Outage("next_due", events)
         self._readings = Outage("drawn_ids", events)
-        self._stray_keys = StrayKeys(self._fetch, claimer, self._between)
-        claimer.at_rest = self._rouse
+        self._stray_keys = StrayKeys(self._fetch, plans, self._between)
 
     @property
     def outages(self) -> list[Outage]:
         """Of each kind of its statements."""
         return [self._scans, self._dues, self._readings]
 
-    def _rouse(self) -> None:
-        plans = self._claimer.open().values()
-        is_read = self._horizon.wants_reading(asyncio.get_running_loop().time())
-        if is_read or any(plan.scan_at < self._until for plan in plans) or self._unknown():
-            self._wake.set()
-
-    def _late(self, now: float) -> list[ClaimPlan]:
-        """Whose scan is due, and with them those whose scan would be due soon: one scan is enough for all."""
-        plans = self._claimer.open().values()
-        if not any(plan.scan_at <= now for plan in plans):
-            return []
-        return [plan for plan in plans if plan.scan_at <= now or plan.joins_scan(now)]
-
-    def _unknown(self) -> list[Lane]:
-        lanes = (lane for plan in self._claimer.open().values() for lane in plan.lanes.values())
-        return [lane for lane in lanes if not lane.may_have_work and not lane.is_due_known]
-
     async def run(self) -> None:
         """Scan until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            self._wake.clear()
+            self._plans.rest.clear()
             self.pulse.beat()
             await self._between()
             now = loop.time()
-            if (late := self._late(now)) and not self._scans.holds(now):
+            if (late := self._plans.due_for_scan(now)) and not self._scans.holds(now):
                 await self._try(self._scan(late), self._scans)
-            elif not self._unknown() or self._dues.holds(now):
+            elif not self._plans.to_date() or self._dues.holds(now):
                 await self._sleep(now)
 
     async def _between(self) -> None:
         """What must not wait for the end of a long scan."""
         await self._tell_dues()
-        if self._horizon.wants_reading(asyncio.get_running_loop().time()):
+        if self._plans.horizon.wants_reading(asyncio.get_running_loop().time()):
             await self._try(self._read_horizon(), self._readings)
 
     async def _read_horizon(self) -> None:
-        horizon, loop = self._horizon, asyncio.get_running_loop()
+        horizon, loop = self._plans.horizon, asyncio.get_running_loop()
         beginnings = horizon.beginnings
         horizon.failed(loop.time())
         rows = await self._fetch("drawn_ids", {"table": self._table})
@@ -205,7 +181,7 @@ class Scanner:
             horizon.read(row.server, row.drawn, row.writers, loop.time())
 
     async def _tell_dues(self) -> None:
-        unknown = self._unknown()
+        unknown = self._plans.to_date()
         if unknown and not self._dues.holds(asyncio.get_running_loop().time()):
             await self._try(self._next_due(unknown), self._dues)
 
@@ -217,21 +193,18 @@ class Scanner:
             outage.failed(error, loop.time())
         else:
             outage.worked(loop.time())
-        self._claimer.wake()
+        self._plans.work.set()
 
     async def _sleep(self, now: float) -> None:
-        times = [plan.scan_at for plan in self._claimer.open().values()]
+        times = [plan.scan_at for plan in self._plans.open().values()]
         times += [outage.retry_at for outage in (self._scans, self._dues) if outage.holds(now)]
-        if self._horizon.is_wanted:
-            times.append(self._horizon.read_at)
+        if self._plans.horizon.is_wanted:
+            times.append(self._plans.horizon.read_at)
         # What is late now waits for the end of an outage.
-        self._until = min((at for at in times if at > now), default=NEVER)
-        self.pulse.rest(self._until - now)
-        try:
-            async with asyncio.timeout(None if self._until == NEVER else self._until - now):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        until = min((at for at in times if at > now), default=NEVER)
+        self._plans.scans_at(until)
+        self.pulse.rest(until - now)
+        await called(self._plans.rest, until)
 
     async def _fetch(self, name: str, values: dict[str, Any]) -> Sequence[Row]:
         self.pulse.beat()
@@ -246,12 +219,12 @@ class Scanner:
         }
         for lane in lanes:
             # Before the question: a hint that comes meanwhile asks for another.
-            lane.is_due_known = True
+            lane.ask_due()
         try:
             rows = await self._fetch("next_due", values)
         except BaseException:
             for lane in lanes:
-                lane.is_due_known = False
+                lane.due_unknown()
             raise
         now = asyncio.get_running_loop().time()
         due = {(row.queue, row.priority, row.keyed): row.due_in for row in named(NextDueRow, rows)}
@@ -270,10 +243,8 @@ class Scanner:
             of_queue.setdefault(lane.queue, []).append((lane.queue, lane.priority, lane.keyed))
         names = {plan: [name for queue in plan.queues for name in of_queue.get(queue, ())] for plan in plans}
         for plan in plans:
-            for name in names[plan]:
-                plan.lane(name)
-            plan.claims_from = 0.0
-        self._claimer.wake()
+            plan.surveyed(names[plan])
+        self._plans.work.set()
         await self._scan_below(plans)
         await self._stray_keys.scan(plans, [lane for lane in found if lane.keyed])
         now = loop.time()
@@ -299,7 +270,7 @@ class Scanner:
             "to_ids": [lane.floor_id for lane in lanes],
             "ttls": [plan.options.lease_ttl_seconds for plan, _ in places],
             "most": MOST_STRAYS,
-            "unheard": self._claimer.unheard_tokens(),
+            "unheard": self._plans.unheard.tokens(asyncio.get_running_loop().time()),
         }
         found: dict[int, list[ClaimableRow]] = {}
         for row in named(ClaimableRow, await self._fetch("claimable", values)):

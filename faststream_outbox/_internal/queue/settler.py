@@ -10,10 +10,12 @@ refuses again and again, because of its data, is set apart instead of running fo
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal import events
+from faststream_outbox._internal.connections.cause import is_fault_of_data, is_locked
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.engine import closing
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.outcomes.outcome import Dead, Done, FinalOutcome, Release, Retry, Settled
@@ -22,14 +24,12 @@ from faststream_outbox._internal.queue.pending import (
     Apart,
     Ended,
     Pending,
-    is_fault_of_data,
-    is_locked,
     kind_of,
     setting_apart,
     settling,
     written_before,
 )
-from faststream_outbox._internal.service import Pulse
+from faststream_outbox._internal.service import Pulse, called
 from faststream_outbox._internal.sql.queue_rows import RemainingRow
 from faststream_outbox._internal.sql.statements import Statements, named
 
@@ -139,13 +139,8 @@ class Settler:
         self.pulse.rest(until - now)
         if until == float("inf"):
             self._waiting_since = None
-            await self._wake.wait()
-        elif until > now:
-            try:
-                async with asyncio.timeout(until - now):
-                    await self._wake.wait()
-            except TimeoutError:
-                return
+        if until > now:
+            await called(self._wake, until)
 
     def give_up(self, worker: "Worker") -> list[Claim]:
         """Forget what this worker could not get written; its claims stay leased until their leases end."""
@@ -189,9 +184,10 @@ class Settler:
         now = asyncio.get_running_loop().time()
         claim = apart.claim
         if error is None:
+            pending.over(apart)
             self._wrote(pending, now)
         elif claim.is_abandoned:
-            return
+            pending.over(apart)
         elif is_connected and is_fault_of_data(error):
             pending.refused_apart(apart, now, error)
             if apart.error is not None and not was_given_up:
@@ -293,40 +289,12 @@ class Settler:
                 self._tell(claim, outcome, lost=lost)
 
     def _tell(self, claim: Claim, outcome: FinalOutcome, *, lost: bool) -> None:
-        if claim.is_abandoned:
+        if claim.is_abandoned or (lost and claim.is_lost):
             return
-        kind: Callable[..., Any]
-        more: dict[str, Any]
-        match outcome:
-            case _ if lost:
-                if claim.is_lost:
-                    return
-                kind, more = events.LeaseWasLost, {"phase": "settling"}
-            case Done() | Settled():
-                kind, more = events.Handled, {"duration_seconds": claim.duration, "age_seconds": claim.age}
-            case Retry(delay=delay, error=error):
-                kind, more = (
-                    events.Retried,
-                    {
-                        "duration_seconds": claim.duration,
-                        "delay_seconds": delay or 0.0,
-                        "error": error,
-                    },
-                )
-            case Dead(reason=reason, error=error):
-                kind, more = (
-                    events.Died,
-                    {
-                        "duration_seconds": claim.duration,
-                        "reason": reason,
-                        "kept": self._keeps_dead,
-                        "age_seconds": claim.age,
-                        "error": error,
-                    },
-                )
-            case Release():
-                kind, more = events.Released, {"was_started": claim.was_started}
-            case _:
-                assert_never(outcome)
+        kind: type[Any] = events.LeaseWasLost
+        more: dict[str, Any] = {"phase": "settling"}
+        if not lost:
+            started, age = claim.was_started, claim.age
+            kind, more = closing(outcome, claim.duration, kept=self._keeps_dead, was_started=started, age=age)
         if kind in self._events:
             self._events.emit(kind(claim.queue, claim.worker.name, claim.id, claim.deliveries_count, **more))

@@ -21,8 +21,7 @@ from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.executor import Executor, Ready
 from faststream_outbox._internal.queue.options import WorkerOptions, checked_options, checked_queues
-from faststream_outbox._internal.queue.plan import ClaimPlan
-from faststream_outbox._internal.service import LONGEST_PAUSE, STUCK_SECONDS, pause_after
+from faststream_outbox._internal.service import LONGEST_PAUSE, STUCK_SECONDS, called, pause_after
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.errors import WrongEventLoop
 
@@ -84,7 +83,6 @@ class Worker:
         self._executors: dict[asyncio.Task[None], Executor] = {}
         self.unsettled: set[Claim] = set()
         self._some_settled = asyncio.Event()
-        self._plan: ClaimPlan | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._lingering: asyncio.Task[None] | None = None
 
@@ -170,7 +168,7 @@ class Worker:
         for number in range(self.options.max_workers):
             self._employ(f"outbox {self.name} {number}")
         try:
-            self._plan = await self.client.attach(self)
+            await self.client.attach(self)
         except BaseException:
             executors, self._executors = self._executors, {}
             for task in executors:
@@ -220,7 +218,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         until = loop.time() + (timeout or 0.0)
         try:
-            removing = loop.create_task(self.client.claimer.remove(self), name=f"remove {self.name}")
+            removing = loop.create_task(self.client.claimer.leave(self), name=f"remove {self.name}")
             for claim in self.ready.clear():
                 self.settle(claim, RELEASE)
             late = await self._drain(timeout or 0.0)
@@ -265,14 +263,12 @@ class Worker:
 
     async def _await_settled(self, timeout: float, busy: Collection[Claim] = ()) -> None:
         """Wait until all outcomes but those of `busy` are written; give up when the server stays out of reach."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not self.unsettled.issubset(busy):
-                    self._some_settled.clear()
-                    await self._some_settled.wait()
-        except TimeoutError:
-            self.client.abandon(self)
-            self.unsettled.intersection_update(busy)
+        until = asyncio.get_running_loop().time() + timeout
+        while not self.unsettled.issubset(busy):
+            self._some_settled.clear()
+            if not await called(self._some_settled, until):
+                self.client.abandon(self)
+                self.unsettled.intersection_update(busy)
 
     def receive(self, claims: list[Claim]) -> None:
         """Take messages that were claimed for this worker."""
@@ -304,15 +300,7 @@ class Worker:
         self.unsettled.discard(claim)
         if not self.unsettled or self.is_stopping:
             self._some_settled.set()
-        plan = self._plan
-        if plan is None:
-            return
-        if claim.key is not None:
-            plan.keys.settled((claim.queue, claim.key), claim.priority, more=claim.has_more)
-        if isinstance(outcome, Release) and not self.is_stopping:
-            now = asyncio.get_running_loop().time()
-            plan.scan_at = min(plan.scan_at, max(now, plan.earliest_scan))
-        self.client.claimer.wake()
+        self.client.plans.settled(self, claim, outcome, asyncio.get_running_loop().time())
 
     def _tell_others(self, claim: Claim, outcome: FinalOutcome) -> None:
         """Tell workers when a message that comes again is due; those of other processes too, as this one may end."""
@@ -348,7 +336,7 @@ class Worker:
 
     def _make_room(self) -> None:
         if self.ready.count <= self.options.fetch_batch_size:
-            self.client.claimer.wake()
+            self.client.plans.work.set()
 
     def finished(self, seconds: float, messages: int) -> None:
         """A handler took so long for so many messages."""

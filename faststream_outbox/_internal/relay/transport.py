@@ -116,6 +116,7 @@ class Unavailable:
 
 
 Result = Sent | Refused | Unavailable
+"""What a transport answers for each message."""
 SENT = Sent()
 
 

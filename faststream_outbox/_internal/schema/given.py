@@ -1,10 +1,14 @@
-"""Whether what was given as a table is one: looked at where it is given, not when the first statement fails.
+"""The tables that somebody was given, and whether they are what they were given as.
 
-Called by the broker, by the queue's client and by the inbox.
+A table of another kind is refused where it is given, and not when the first statement fails. `Tables` are those that
+somebody looks at or works with: any of them may be missing. Made by `Overview`, by the doctor, by the dashboard and by
+the command line; the broker, the queue's client, `Outbox` and the inbox check single ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from sqlalchemy import MetaData, Table
 
@@ -38,6 +42,52 @@ def check_log(given: object, option: str = "log_tables") -> None:
             f"{option}=make_log_tables(metadata, 'outbox_log')."
         )
         raise InvalidOptionType(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables that there are; None where there is none."""
+
+    table: Table | None = None
+    """The queues'."""
+    dlq_table: Table | None = None
+    """The dead letters'."""
+    log_tables: LogTables | None = None
+    """The topics'."""
+    inbox_table: Table | None = None
+    """The receipts'."""
+
+    def check(self) -> None:
+        """Refuse what is no such table."""
+        if self.table is not None:
+            check_tables(self.table, self.dlq_table)
+        check_log(self.log_tables)
+        if self.inbox_table is not None:
+            check_inbox(self.inbox_table)
+
+    @property
+    def all(self) -> Sequence[Table]:
+        """Every one of them."""
+        single = [table for table in (self.table, self.dlq_table, self.inbox_table) if table is not None]
+        return [*single, *(() if self.log_tables is None else self.log_tables.all)]
+
+    def or_else(self, other: "Tables") -> "Tables":
+        """These, and in the place of each that is missing the other's."""
+        return Tables(
+            other.table if self.table is None else self.table,
+            other.dlq_table if self.dlq_table is None else self.dlq_table,
+            other.log_tables if self.log_tables is None else self.log_tables,
+            other.inbox_table if self.inbox_table is None else self.inbox_table,
+        )
+
+    def keywords(self) -> dict[str, Any]:
+        """What constructors that take tables call them."""
+        return {
+            "table": self.table,
+            "dlq_table": self.dlq_table,
+            "log_tables": self.log_tables,
+            "inbox_table": self.inbox_table,
+        }
 
 
 def _check(

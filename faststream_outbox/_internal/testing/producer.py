@@ -20,7 +20,7 @@ from faststream_outbox._internal.connections.caller import AnySession, AnySyncSe
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.message import OutboxMessage as TopicMessage
 from faststream_outbox._internal.memory.client import FakeOutboxClient
-from faststream_outbox._internal.memory.log import MemoryLog, UnleasedBatchRun
+from faststream_outbox._internal.memory.log import MemoryLog, UnleasedEnd
 from faststream_outbox._internal.memory.transaction import Opened
 from faststream_outbox._internal.memory.writer import Appended, MemoryWriter
 from faststream_outbox._internal.publish.put import Unprocessed
@@ -118,7 +118,7 @@ class FakeProducer(OutboxProducer):
         async def deliver(command: OutboxPublishCommand) -> Received:
             [row] = MemoryLog().append([await self._topic_message(command)])
             delivery = Delivery(row, command.destination)
-            delivery.batch_run = UnleasedBatchRun()
+            delivery.batch_run = UnleasedEnd()
             return delivery
 
         return await deliver(await self._answered(cmd, subscriber, await deliver(cmd)))

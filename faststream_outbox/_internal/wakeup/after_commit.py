@@ -1,17 +1,15 @@
-"""Doing something after a session's transaction has really committed.
+"""Doing something after a session's transaction has really committed, and warning where it was lost instead.
 
-Hints are kept on the session and handed over by its after-commit event: the release of a savepoint
-does not count, the end of the transaction forgets them, with a warning where nobody rolled it back. The hooks are
-set once for all sessions, with the first that publishes, and cost a lookup in the session's `info` in a transaction
-that publishes nothing. What is to be counted is kept in the same way, and forgotten with its savepoint. Called by
-`publish` and by the log.
+Hints are kept on the session and handed over by its after-commit event: the release of a savepoint does not count, the
+end of the transaction forgets them, with a warning where nobody rolled it back. The hooks are set once for all
+sessions, with the first that publishes, and cost a lookup in the session's `info` in a transaction that publishes
+nothing. What is to be counted is kept in the same way, and forgotten with its savepoint. Called by `publish` and by the
+log.
 
-A session that is closed with published messages and without a commit: the messages are gone, and nobody said so.
-
-One warning at the line that opened the session, and only where it is certain that no exception was the reason. A
-`with` block tells by what it passes to `__exit__`; that of an AsyncSession closes in a task of its own, so its
-`__aexit__` is searched for among the tasks that wait. Where that cannot be seen, there is no warning. Called by
-`after_commit` when a transaction ends.
+A session that is closed with published messages and without a commit has lost them, and nobody said so. There is one
+warning at the line that opened the session, and only where it is certain that no exception was the reason. A `with`
+block tells by what it passes to `__exit__`; that of an AsyncSession closes in a task of its own, so its `__aexit__` is
+searched for among the tasks that wait. Where that cannot be seen, there is no warning.
 """
 
 import asyncio

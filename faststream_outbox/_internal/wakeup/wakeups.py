@@ -1,22 +1,14 @@
-"""Wake-ups: telling workers that there may be something to claim.
+"""Where publishers of this process leave their hints, and who gets them.
 
-A wake-up is only a hint: a lost one costs a polling interval, never a message. The default never
-slows the application's commits: hints leave after the commit, coalesced, on a connection of their
-own. Where no commit can be seen, workers watch the id sequence instead. Used by `publish` (sending)
-and by the engines (hearing).
+A hint says that there may be something to claim: a lost one costs a polling interval, never a message. `Wakeups` tells
+the workers of this process at once, without a round trip, and other processes after the commit, by NOTIFY, if the mode
+is `after_commit`. Safe to call from a thread without an event loop: where no workers run in this process either, others
+find the rows by watching the sequence. Made by the client, called by `publish` and workers.
 
-Where publishers of this process leave their hints, and who gets them.
-
-Claimers in the same process hear at once, without a round trip; other processes hear by NOTIFY, if
-the mode is `after_commit`. Safe to call from a thread without an event loop: where no workers run in this process
-either, other processes find the rows by watching the sequence. Made by the client, called by `publish` and workers.
-
-Sends hints to other processes: coalesced, after the commit, never in the application's transaction.
-
-The first hint leaves at once; those that come while it is on its way, or within the interval after
-it, leave together in one NOTIFY. The interval grows while they keep coming, because workers do not sleep
-then. Failures are reported once until sending works again, and tries become ever rarer: a hint may be
-lost. What was opened for sending is kept for a while, and then closed. Used by `wakeups`.
+The `Notifier` sends: never in the application's transaction, and never slower for its commits. The first hint leaves at
+once; those that come while it is on its way, or within the interval after it, leave together in one NOTIFY. The
+interval grows while they keep coming, because workers do not sleep then. Failures are reported once until sending works
+again, and tries become ever rarer. What was opened for sending is kept for a while, and then closed.
 """
 
 import asyncio
@@ -35,11 +27,13 @@ from faststream_outbox._internal.connections.opening import Opened
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.service import called
 from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox._internal.wakeup.hint import NAMED, Hint, Notice, merged, notices
 from faststream_outbox.errors import InvalidOption
 
 NotifyMode = Literal["after_commit", "in_transaction", "off"]
+"""When other processes hear of what was published: after the commit, by it, or never."""
 NOTIFY_MODES: tuple[NotifyMode, ...] = ("after_commit", "in_transaction", "off")
 
 
@@ -93,12 +87,10 @@ class Notifier:
                     await self._kept.close()
 
     async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._kept is not None and self._kept.is_open:
             self._more.clear()
-            try:
-                async with asyncio.timeout(KEEP_SECONDS):
-                    await self._more.wait()
-            except TimeoutError:
+            if not await called(self._more, loop.time() + KEEP_SECONDS):
                 return
             await self._drain()
 

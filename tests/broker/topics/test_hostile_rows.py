@@ -8,11 +8,11 @@ from sqlalchemy import text
 
 from faststream_outbox import NoRetry
 from faststream_outbox._internal.events.types import (
-    ConnectionLost,
     LoopCrashed,
     MessageSetApart,
     MessagesMissed,
     OutcomeRefused,
+    StatementFailed,
 )
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage
@@ -104,7 +104,7 @@ GOOD = {f"good {number}" for number in range(len(ALL))}
 NO_ADDRESS = "faststream_outbox.errors.InvalidMessage"
 """Where to answer to is no name: the handler has run, and its answer can go nowhere."""
 REASONS = {NO_ADDRESS, "json.decoder.JSONDecodeError", "UnicodeDecodeError", "ValueError", "RecursionError"}
-BROKEN = (ConnectionLost, LoopCrashed, MessageSetApart, MessagesMissed, OutcomeRefused)
+BROKEN = (StatementFailed, LoopCrashed, MessageSetApart, MessagesMissed, OutcomeRefused)
 
 
 def subscribe(stage: Stage, **options: Any) -> None:

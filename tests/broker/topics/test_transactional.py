@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, NoRetry, OutboxResponse
-from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
 from tests.broker.topics.stage import Stage
@@ -213,7 +213,7 @@ async def test_fence_that_fails_leaves_nothing(stage: Stage, monkeypatch: pytest
     async def handle(body: int, session: OutboxSession) -> None:
         await stage.write(session, body)
 
-    monkeypatch.setattr(Reader, "settle_within", broken)
+    monkeypatch.setattr(Settler, "settle_within", broken)
     await stage.broker.start()
     await stage.publish(1, key="order-1")
     await stage.has_deferred("retry")

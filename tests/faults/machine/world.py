@@ -22,7 +22,7 @@ from tests.faults.machine.pair import APPLICATION, Ending, Pair
 from tests.faults.proxy import Proxy, proxy_to
 from tests.pgbouncer.pooler import Pooler, pooled
 from tests.servers.nats_server import NatsServer
-from tests.servers.programs import nats_server, pgbouncer
+from tests.servers.programs import pgbouncer
 
 POOLER_SERVERS = 20
 """Connections that PgBouncer has to PostgreSQL at most."""
@@ -84,9 +84,8 @@ class World:
     ) -> AsyncIterator[Self]:
         """A world for the length of the block; `settings` are PostgreSQL's."""
         if pooler:
+            # NATS asks later, for itself: its skip would come before the fault of a PgBouncer that nobody asked for.
             pgbouncer()
-        if nats:
-            nats_server()
         async with AsyncExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="outbox-world-")))
             directory.chmod(0o755)

@@ -125,7 +125,7 @@ async def test_pause_outlives_cut_and_joined_spans(rig: LogRig) -> None:
         await rig.outbox.dispatch(Collector(), "g", worker_id=share, num_workers=4)
     await rig.outbox.groups.pause("g")
     reader = await rig.reader()
-    await reader.leases.rebalance()
+    await reader.member.leases.rebalance()
     assert len(await rig.spans()) == 1
     assert await rig.outbox.groups.paused() == [Group("g", "")]
 

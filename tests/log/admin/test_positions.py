@@ -143,7 +143,7 @@ async def test_batch_in_hand_does_not_undo_a_seek(rig: LogRig) -> None:
     async def succeed(_: Any) -> Outcome:
         return DONE
 
-    await BatchRun(reader, batch).run(succeed)
+    await BatchRun(reader.member, reader.settler, batch).run(succeed)
     assert await delivered(rig.outbox, "g") == [1, 2, 3]
 
 
@@ -235,7 +235,7 @@ async def test_lag_names_an_owner_only_while_its_lease_lives(rig: LogRig) -> Non
     reader = await rig.reader(fixed=(0, 255), lease_ttl_seconds=3600.0)
     await reader.arrange()
     (lag,) = await rig.outbox.lag("g")
-    assert lag.owner == reader.leases.me
+    assert lag.owner == reader.member.leases.me
     # Its process was killed, and the lease has run out since.
     await rig.ask("update {offsets} set until = clock_timestamp() - interval '1 s'")
     (lag,) = await rig.outbox.lag("g")

@@ -4,12 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import URL
 from sqlalchemy.exc import OperationalError
 
 from faststream_outbox import events
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, ExponentialRetry, NoRetry
 from faststream_outbox.log import Outbox, OutboxMessage
+from tests.connections.troubles import TROUBLES
 from tests.log.opened import Collector, drain
 from tests.log.rig import LogRig
 from tests.waiting import eventually
@@ -263,6 +265,28 @@ async def test_transient_errors_of_the_database_do_not_count(rig: LogRig, strate
     failing.bad.clear()
     await drain(outbox, failing, "g")
     assert failing.done == [1]
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+async def test_a_handler_that_meets_trouble_of_the_database_uses_up_no_attempt(
+    rig: LogRig, database_url: URL, name: str
+) -> None:
+    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01, max_attempts=3))
+    await rig.put("k", 1, 2)
+    done: list[int] = []
+    troubles = [TROUBLES[name]] * 4
+
+    async def handle(message: OutboxMessage) -> None:
+        if message.payload == 1 and troubles:
+            await troubles.pop()(database_url)
+        done.append(message.payload)
+
+    while troubles:
+        await outbox.dispatch(handle, "g")
+        assert (await states(rig))[0] == (1, "retry", 0)
+        await rig.ask("update {deferred} set due = now()")
+    await drain(outbox, handle, "g")
+    assert done == [1, 2]
 
 
 async def test_groups_fail_apart(rig: LogRig) -> None:

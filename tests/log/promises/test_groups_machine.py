@@ -40,14 +40,14 @@ class Machine(RuleBasedStateMachine):
         self.outbox = Outbox(self.engine, "machine", OFFSETS, events=Events(), listen=False)
         self.run(self.outbox.setup())
         self.ask(f"truncate {OFFSETS}, machine_members")
-        self.members = [self.member() for _ in range(MEMBERS)]
+        self.readers = [self.reader() for _ in range(MEMBERS)]
         self.at = [0] * 256
         """Where each slot stands, by the moves that succeeded."""
         self.clock = 0
         self.is_made = False
 
-    def member(self, fixed: tuple[int, int] | None = None) -> Reader:
-        return Reader(self.outbox.client, Group("g"), ReadOptions(lease_ttl_seconds=3600.0), fixed=fixed)
+    def reader(self, fixed: tuple[int, int] | None = None) -> Reader:
+        return Reader.of(self.outbox.client, Group("g"), ReadOptions(lease_ttl_seconds=3600.0), fixed=fixed)
 
     def ask(self, statement: str) -> list[Any]:
         async def asked() -> list[Any]:
@@ -59,35 +59,35 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=who)
     def join(self, number: int) -> None:
-        self.run(self.members[number].join())
+        self.run(self.readers[number].join())
 
     @rule(numbers=st.lists(who, unique=True, min_size=2))
     def join_at_once(self, numbers: list[int]) -> None:
         async def joined() -> None:
-            await asyncio.gather(*(self.members[number].join() for number in numbers))
+            await asyncio.gather(*(self.readers[number].join() for number in numbers))
 
         self.run(joined())
 
     @rule(number=who)
     def renew(self, number: int) -> None:
-        self.run(self.members[number].renew())
+        self.run(self.outbox.client.renewing.renew([self.readers[number].member]))
 
     @rule(number=who)
     def leave(self, number: int) -> None:
-        self.run(self.members[number].leave())
+        self.run(self.readers[number].leave())
 
     @rule(number=who, slot=st.integers(0, 255))
     def isolate(self, number: int, slot: int) -> None:
-        self.run(self.members[number].leases.isolate(slot))
+        self.run(self.readers[number].member.leases.isolate(slot))
 
     @rule(number=who, count=st.integers(1, 7), data=st.data())
     def become_a_static_share(self, number: int, count: int, data: st.DataObject) -> None:
         """Another process in place of the old one, which stays a zombie's worth of leases."""
-        self.members[number] = self.member(partition(data.draw(st.integers(0, count - 1)), count))
+        self.readers[number] = self.reader(partition(data.draw(st.integers(0, count - 1)), count))
 
     @rule(number=who)
     def be_killed_and_started_again(self, number: int) -> None:
-        self.members[number] = self.member()
+        self.readers[number] = self.reader()
 
     @rule()
     def all_leases_end(self) -> None:
@@ -97,12 +97,12 @@ class Machine(RuleBasedStateMachine):
     @rule(number=who, data=st.data())
     def move(self, number: int, data: st.DataObject) -> None:
         """Move some of what a member believes to hold; what it does not hold any more must stay."""
-        reader = self.members[number]
-        held = [span for span in reader.leases.spans.values() if data.draw(st.booleans())]
+        reader = self.readers[number]
+        held = [span for span in reader.member.leases.spans.values() if data.draw(st.booleans())]
         self.clock += 1
         place = Cursor(1, self.clock)
-        self.run(reader.settle(Batch([], held, place), place))
-        for span in reader.leases.spans.values():
+        self.run(reader.settler.settle(Batch([], held, place), place))
+        for span in reader.member.leases.spans.values():
             if span.cursor == place:
                 self.at[span.lo : span.hi + 1] = [self.clock] * span.size
 
@@ -126,11 +126,11 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.all_leases_end()
-            self.members = [self.member() for _ in range(3)]
+            self.readers = [self.reader() for _ in range(3)]
             for _ in range(3):
                 for number in range(3):
                     self.join(number)
-            assert sum(member.leases.size for member in self.members) == 256, "slots that nobody holds"
+            assert sum(reader.member.leases.size for reader in self.readers) == 256, "slots that nobody holds"
             self.spans_are_every_slot_once_and_stand_where_they_were_moved()
         finally:
             self.run(self.outbox.cleanup())

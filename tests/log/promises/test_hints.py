@@ -59,15 +59,15 @@ def test_payload_is_a_tick_or_a_call(payload: str, meant: NewTick | Call) -> Non
 async def test_listener_survives_what_a_stranger_says(rig: LogRig, payload: str) -> None:
     outbox = await rig.another()
     reader = await rig.reader(outbox=outbox)
-    await outbox.client.attach(reader)
+    await outbox.client.attach(reader.member)
     await eventually(lambda: rig.reported(events.ListenerReady), 10)
     channel = outbox.client.names.channel
     await rig.ask("select pg_notify(:channel, :payload)", channel=channel, payload=payload)
-    reader.wake.clear()
-    reader.is_unsettled = False
+    reader.member.wake.clear()
+    reader.member.is_unsettled = False
     await rig.ask("select pg_notify(:channel, 'changed')", channel=channel)
-    await eventually(lambda: reader.is_unsettled, 10)
-    await outbox.client.detach(reader)
+    await eventually(lambda: reader.member.is_unsettled, 10)
+    await outbox.client.detach(reader.member)
     assert rig.reported(events.LoopCrashed) == rig.reported(events.ListenerLost) == []
     await asyncio.sleep(0)
 
@@ -76,12 +76,12 @@ async def test_call_concerns_its_group_only(rig: LogRig) -> None:
     client = rig.outbox.client
     called, other = await rig.reader("called", "a/b"), await rig.reader("other", "a/b")
     for reader in (called, other):
-        await client.attach(reader)
-        reader.is_unsettled = False
-    client.channel.hear(1, changed(called.group))
-    assert (called.is_unsettled, other.is_unsettled) == (True, False)
+        await client.attach(reader.member)
+        reader.member.is_unsettled = False
+    client.channel.hear(1, changed(called.member.group))
+    assert (called.member.is_unsettled, other.member.is_unsettled) == (True, False)
     for reader in (called, other):
-        await client.detach(reader)
+        await client.detach(reader.member)
 
 
 async def test_own_call_is_not_heard_twice(rig: LogRig) -> None:

@@ -61,7 +61,7 @@ async def test_handled_batch_is_settled_when_the_server_is_back(rig: LogRig) -> 
     stop.set()
     await running
     assert (seen, away.left) == ([1], 0)
-    assert len([event for event in rig.reported(events.ConnectionLost) if event.role == "settling"]) == LONG
+    assert len([event for event in rig.reported(events.StatementFailed) if event.role == "settling"]) == LONG
 
 
 @pytest.mark.slow

@@ -132,9 +132,9 @@ async def settling(rig: LogRig, *deferrals: Deferral) -> Writer:
     reader = await rig.reader()
     await reader.join()
     made_at = (await rig.ask("select at from {ticks} where tick = 1"))[0]["at"]
-    spans = [span.at(Cursor(1, 3), made_at) for span in reader.leases.spans.values()]
+    spans = [span.at(Cursor(1, 3), made_at) for span in reader.member.leases.spans.values()]
     writer = await rig.writer()
-    values = {**reader.leases.values, **moves(spans, again=True), **as_columns(deferrals), "release": False}
+    values = {**reader.member.leases.values, **moves(spans, again=True), **as_columns(deferrals), "release": False}
     assert await send(writer, statement(rig, "group", "advance"), **values)
     return writer
 

@@ -93,9 +93,9 @@ async def test_group_whose_cursor_an_operator_deleted_can_still_be_cleared(read:
 
 async def test_group_of_a_reader_that_has_just_started_is_known(read: LogRig) -> None:
     reader = await read.reader("young")
-    await read.outbox.client.attach(reader)
+    await read.outbox.client.attach(reader.member)
     assert await read.outbox.lag("young") == []
-    await read.outbox.client.detach(reader)
+    await read.outbox.client.detach(reader.member)
 
 
 async def test_group_whose_members_in_another_process_have_no_slots_yet_is_known(read: LogRig) -> None:

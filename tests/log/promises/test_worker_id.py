@@ -16,14 +16,14 @@ from tests.waiting import eventually
 
 async def test_owner_of_slots_begins_with_the_worker_id(rig: LogRig) -> None:
     reader = await rig.reader()
-    await reader.leases.rebalance()
+    await reader.member.leases.rebalance()
     owners = {row["owner"] for row in await rig.ask("select owner from {offsets}")}
     assert {worker_id_of(owner) for owner in owners} == {rig.outbox.client.identity.worker_id}
 
 
 async def test_each_connection_says_what_it_is_for(rig: LogRig) -> None:
     client, reader = rig.outbox.client, await rig.reader()
-    await client.attach(reader)
+    await client.attach(reader.member)
     await client.latest()
 
     async def roles() -> set[str]:
@@ -36,7 +36,7 @@ async def test_each_connection_says_what_it_is_for(rig: LogRig) -> None:
 
     await client.operator_connection.open()
     await eventually(all_of_them)
-    await client.detach(reader)
+    await client.detach(reader.member)
 
 
 def test_member_of_another_event_loop_is_somebody_else(database_url: URL) -> None:
@@ -47,13 +47,13 @@ def test_member_of_another_event_loop_is_somebody_else(database_url: URL) -> Non
     async def scene() -> tuple[str | None, str]:
         await outbox.setup()
         if not kept:
-            kept.append(Reader(outbox.client, Group("g"), outbox.options))
+            kept.append(Reader.of(outbox.client, Group("g"), outbox.options))
         (reader,) = kept
-        await outbox.client.attach(reader)
+        await outbox.client.attach(reader.member)
         try:
-            return worker_id_of(reader.leases.me), outbox.client.identity.worker_id
+            return worker_id_of(reader.member.leases.me), outbox.client.identity.worker_id
         finally:
-            await outbox.client.detach(reader)
+            await outbox.client.detach(reader.member)
             await outbox.cleanup()
 
     first, second = asyncio.run(scene()), asyncio.run(scene())

@@ -53,7 +53,7 @@ async def test_zombie_does_not_advance(rig: LogRig, zombie: Reader) -> None:
     batch = await zombie.next_batch()
     assert batch is not None
     await take_over(rig)
-    await BatchRun(zombie, batch).run(succeed)
+    await BatchRun(zombie.member, zombie.settler, batch).run(succeed)
     assert await cursors(rig) == {(0, 0)}
 
 
@@ -61,7 +61,7 @@ async def test_zombie_puts_nothing_aside(rig: LogRig, zombie: Reader) -> None:
     batch = await zombie.next_batch()
     assert batch is not None
     await take_over(rig)
-    await BatchRun(zombie, batch).run(fail)
+    await BatchRun(zombie.member, zombie.settler, batch).run(fail)
     assert await rig.deferrals() == []
     assert await cursors(rig) == {(0, 0)}
 
@@ -69,29 +69,29 @@ async def test_zombie_puts_nothing_aside(rig: LogRig, zombie: Reader) -> None:
 async def test_zombie_settles_nothing_that_was_set_aside(rig: LogRig, zombie: Reader) -> None:
     batch = await zombie.next_batch()
     assert batch is not None
-    await BatchRun(zombie, batch).run(fail)
+    await BatchRun(zombie.member, zombie.settler, batch).run(fail)
     await rig.ask("update {deferred} set due = now()")
     await zombie.arrange()
     waiting = await zombie.next_batch()
     assert waiting is not None
     assert waiting.is_deferred
     await take_over(rig)
-    await BatchRun(zombie, waiting).run(succeed)
+    await BatchRun(zombie.member, zombie.settler, waiting).run(succeed)
     assert [row["state"] for row in await rig.deferrals()] == ["retry", "deferred"]
 
 
 async def test_zombie_notices_when_it_renews(rig: LogRig, zombie: Reader) -> None:
     await take_over(rig)
-    await zombie.renew()
-    assert not zombie.leases.spans
+    await rig.renew(zombie)
+    assert not zombie.member.leases.spans
 
 
 async def test_zombie_neither_releases_nor_joins_nor_cuts(rig: LogRig, zombie: Reader) -> None:
     await take_over(rig)
     before = await rig.spans()
-    await zombie.leases.isolate(17)
-    await zombie.leases._join()
-    await zombie.leases.release()
+    await zombie.member.leases.isolate(17)
+    await zombie.member.leases._join()
+    await zombie.member.leases.release()
     assert await rig.spans() == before
 
 
@@ -101,24 +101,24 @@ async def test_member_that_was_given_up_for_dead_reads_nothing_until_it_has_a_sh
     """Looking for messages must not bring back slots that a renewal has found lost."""
     await rig.put("x/1", *range(5))
     await rig.sequence()
-    fetch = zombie.client.connection.fetch
+    fetch = rig.outbox.client.connection.fetch
     seen: list[str] = []
 
     async def losing(statement: Any, values: Any) -> Any:
         rows = await fetch(statement, values)
         seen.append(statement.name)
         if statement.name == "fetch":
-            zombie.leases.lose(list(zombie.leases.spans.values()))
+            zombie.member.leases.lose(list(zombie.member.leases.spans.values()))
         return rows
 
-    zombie.group = type(zombie.group)("g", "nothing of this kind")
-    zombie.client.connection.fetch = losing  # type: ignore[method-assign]
+    zombie.member.group = type(zombie.member.group)("g", "nothing of this kind")
+    rig.outbox.client.connection.fetch = losing  # type: ignore[method-assign]
     try:
         await zombie.next_batch(is_idle=True)
     finally:
-        zombie.client.connection.fetch = fetch  # type: ignore[method-assign]
+        rig.outbox.client.connection.fetch = fetch  # type: ignore[method-assign]
     assert "fetch" in seen
-    assert not zombie.leases.spans
+    assert not zombie.member.leases.spans
 
 
 @pytest.mark.parametrize("members", [2, 3, 5, 16])
@@ -128,7 +128,7 @@ async def test_members_share_every_slot_once(rig: LogRig, members: int) -> None:
         for reader in readers:
             await reader.join()
     assert covers(await rig.spans())
-    sizes = [reader.leases.size for reader in readers]
+    sizes = [reader.member.leases.size for reader in readers]
     assert sum(sizes) == 256
     assert max(sizes) <= -(-256 // members)
 
@@ -139,7 +139,7 @@ async def test_members_that_join_at_once_share_every_slot_once(rig: LogRig) -> N
     for _ in range(20):
         await asyncio.gather(*(reader.join() for reader in readers))
         assert covers(await rig.spans())
-        if (held := sum(reader.leases.size for reader in readers)) == 256:
+        if (held := sum(reader.member.leases.size for reader in readers)) == 256:
             break
     assert held == 256
 
@@ -150,21 +150,21 @@ async def test_slots_of_a_dead_member_are_all_taken_however_many_are_left(rig: L
     for _ in range(2):
         for reader in readers:
             await reader.join()
-    assert {reader.leases.size for reader in readers} == {8}
+    assert {reader.member.leases.size for reader in readers} == {8}
     dead = readers.pop()
-    await rig.ask("delete from {members} where member = :me", me=dead.leases.me)
+    await rig.ask("delete from {members} where member = :me", me=dead.member.leases.me)
     for reader in readers:
-        await reader.renew()
+        await rig.renew(reader)
     for reader in readers:
-        if reader.is_unsettled:
+        if reader.member.is_unsettled:
             await reader.join()
-    await rig.ask("update {offsets} set until = now() - interval '1 s' where owner = :me", me=dead.leases.me)
+    await rig.ask("update {offsets} set until = now() - interval '1 s' where owner = :me", me=dead.member.leases.me)
     for _ in range(3):
         for reader in readers:
-            await reader.renew()
-            if reader.is_unsettled:
+            await rig.renew(reader)
+            if reader.member.is_unsettled:
                 await reader.join()
-    assert sum(reader.leases.size for reader in readers) == 256
+    assert sum(reader.member.leases.size for reader in readers) == 256
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ async def test_slots_of_a_member_that_leaves_are_free_at_once(rig: LogRig) -> No
     await leaving.leave()
     other = await rig.reader(outbox=await rig.another())
     await other.join()
-    assert other.leases.size == 256
+    assert other.member.leases.size == 256
     assert await rig.ask("select count(*) as n from {members}") == [{"n": 1}]
 
 

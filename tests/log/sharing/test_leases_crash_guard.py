@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.log.reader import Reader
+from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.log.sharing.leases import CrashGuard
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
@@ -84,7 +84,7 @@ async def test_death_counts_against_the_message_that_was_noted_and_progress_forg
     for death in range(LIMIT):
         reader = await rig.reader(fixed=ALL, crash_limit=LIMIT)
         await reader.join()
-        assert await reader.note(0, 1) == death
+        assert await reader.settler.note(0, 1) == death
         await die(rig)
     collector = Collector()
     await drain(outbox, collector, "g")
@@ -99,7 +99,7 @@ async def test_another_suspect_begins_at_nothing(rig: LogRig) -> None:
     for position in (1, 2, 1, 2, 1):
         reader = await rig.reader(fixed=ALL)
         await reader.join()
-        assert await reader.note(0, position) == 0
+        assert await reader.settler.note(0, position) == 0
         await die(rig)
 
 
@@ -115,7 +115,7 @@ async def test_messages_that_were_noted_at_a_death_do_not_run_beside_each_other(
         await reader.join()
         batch = await reader.next_batch(is_idle=True)
         for delivery in batch.deliveries if batch else ():
-            await reader.note(delivery.slot, delivery.position)
+            await reader.settler.note(delivery.slot, delivery.position)
     suspects = [span["suspect"] for span in await rig.spans()]
     assert sorted(suspects) == [1, 2]
     await die(rig)
@@ -160,7 +160,7 @@ async def test_iterator_parks_a_message_that_owners_died_with(rig: LogRig) -> No
     await rig.put("k", 1, 2)
     reader = await rig.reader(fixed=ALL)
     await reader.join()
-    await reader.note(0, 1)
+    await reader.settler.note(0, 1)
     await die(rig)
     async for message in outbox.messages("g"):
         assert message.payload == 2
@@ -191,11 +191,11 @@ async def test_message_that_was_noted_when_its_member_was_stopped_comes_again(
     await drain(rig.outbox, Collector(), "g")
     await rig.put("a", 3, 4)
     await die(rig)
-    stop, note = asyncio.Event(), Reader.note
+    stop, note = asyncio.Event(), Settler.note
 
-    async def noted(reader: Reader, slot: int, position: int | None) -> int | None:
-        crashes = await note(reader, slot, position)
-        reader.is_stopping = True
+    async def noted(settler: Settler, slot: int, position: int | None) -> int | None:
+        crashes = await note(settler, slot, position)
+        settler.member.is_stopping = True
         stop.set()
         return crashes
 
@@ -204,7 +204,7 @@ async def test_message_that_was_noted_when_its_member_was_stopped_comes_again(
     async def handle(message: OutboxMessage, *_: Any) -> None:
         await collector(message)
 
-    monkeypatch.setattr(Reader, "note", noted)
+    monkeypatch.setattr(Settler, "note", noted)
     await asyncio.wait_for(rig.outbox.run(handle, "g", stop_event=stop, transactional=transactional), 30)
     monkeypatch.undo()
     await drain(rig.outbox, collector, "g")

@@ -104,7 +104,7 @@ async def test_d15_competing_claimers_do_not_fail_where_repeatable_read_is_the_d
     await rig.close()
     await engine.dispose()
     assert rig.witness.of(events.LoopCrashed, events.LeaseWasLost) == []
-    assert not any("serialize" in str(lost.error) for lost in rig.witness.of(events.ConnectionLost))
+    assert not any("serialize" in str(lost.error) for lost in rig.witness.of(events.StatementFailed))
     assert len(rig.witness.of(events.Started)) == 1500
 
 

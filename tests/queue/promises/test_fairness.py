@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.queue import claimer
+from faststream_outbox._internal.queue import plan
 from faststream_outbox.queue import DONE, Claim, Done
 from tests.queue.rig import Rig
 
@@ -69,7 +69,7 @@ class TestPriorities:
         self, driver_rig: Rig, key: str | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Until the first scan nothing but the usual priority is known; on a busy machine it may come late.
-        monkeypatch.setattr(claimer, "FIRST_SCAN_SECONDS", 30.0)
+        monkeypatch.setattr(plan, "FIRST_SCAN_SECONDS", 30.0)
         order = Order()
         for priority in (0, -5, 7, 3):
             await driver_rig.put("x", priority=priority, key=key and f"{key}{priority}")

@@ -100,7 +100,7 @@ async def test_a_hostile_row_fails_alone_whatever_becomes_of_it(driver_rig: Rig)
     await eventually(is_settled)
     assert good == {(queue, 1): count // len(OUTCOMES) for queue in OUTCOMES}
     assert (
-        rig.witness.of(events.MessageSetApart, events.OutcomeRefused, events.LoopCrashed, events.ConnectionLost) == []
+        rig.witness.of(events.MessageSetApart, events.OutcomeRefused, events.LoopCrashed, events.StatementFailed) == []
     )
 
 

@@ -30,7 +30,7 @@ def asked(sent: list[str]) -> Counter[str]:
 
 
 def at_rest(rig: Rig) -> bool:
-    return not any(lane.may_have_work for plan in rig.client.claimer.open().values() for lane in plan.lanes.values())
+    return not any(lane.may_have_work for plan in rig.client.plans.open().values() for lane in plan.lanes.values())
 
 
 async def test_a_claim_reads_no_more_than_the_queues_that_it_asks_for(rig: Rig) -> None:

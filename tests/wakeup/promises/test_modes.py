@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.events.types import ConnectionLost, LoopCrashed
+from faststream_outbox._internal.events.types import LoopCrashed, StatementFailed
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.wakeup.hint import parsed
 from faststream_outbox._internal.wakeup.wakeups import Wakeups
@@ -132,7 +132,7 @@ async def test_publisher_on_another_event_loop_wakes_and_harms_nothing(
 
     failures: list[Event] = []
     async with asleep(driver_engine, table, watch=False, listen=False) as (client, handled):
-        client.events.subscribe(failures.append, ConnectionLost, LoopCrashed)
+        client.events.subscribe(failures.append, StatementFailed, LoopCrashed)
         for _ in range(3):
             await asyncio.to_thread(lambda: asyncio.run(elsewhere(client.wakeups)))
             assert await _handled(handled) == b"order"

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.pool import NullPool, StaticPool
 
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.events.types import ConnectionLost, ConnectionRestored
+from faststream_outbox._internal.events.types import StatementFailed, StatementWorks
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.wakeup import wakeups as module
 from faststream_outbox._internal.wakeup.hint import Hint, Notice
@@ -131,7 +131,7 @@ async def test_a_channel_that_takes_nothing_is_told_once_and_asked_seldom() -> N
     is_full = False
     notifier.push(Hint("orders"))
     await eventually(lambda: len(reported) == 2)
-    assert [type(event) for event in reported] == [ConnectionLost, ConnectionRestored]
+    assert [type(event) for event in reported] == [StatementFailed, StatementWorks]
 
 
 async def test_hint_that_is_interrupted_leaves_no_transaction_open(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.events.types import StatementFailed
 from faststream_outbox._internal.queue.options import WorkerOptions
 from faststream_outbox._internal.queue.plan import MOST_UNSEEN_LANES, ClaimPlan
 from faststream_outbox._internal.wakeup.hint import (
@@ -93,8 +93,8 @@ async def test_claiming_goes_on_whatever_a_stranger_notifies(
     engine: AsyncEngine, table: Table, channel: Channel
 ) -> None:
     async with asleep(engine, table, watch=False) as (client, handled):
-        lost: list[ConnectionLost] = []
-        client.events.subscribe(lost.append, ConnectionLost)
+        lost: list[StatementFailed] = []
+        client.events.subscribe(lost.append, StatementFailed)
         for item in ABSURD:
             channel.say(payload_of(item))
         async with engine.begin() as connection:
@@ -143,8 +143,8 @@ async def test_claiming_goes_on_through_a_flood_of_any_letters(
     engine: AsyncEngine, table: Table, channel: Channel
 ) -> None:
     async with asleep(engine, table, watch=False) as (client, handled):
-        lost: list[ConnectionLost] = []
-        client.events.subscribe(lost.append, ConnectionLost)
+        lost: list[StatementFailed] = []
+        client.events.subscribe(lost.append, StatementFailed)
         letters = "".join(map(chr, [*range(1, 0x250), 0x202E, 0xFFFF, 0x10FFFF]))
         for number in range(2000):
             # The longest that the server takes has 7,999 bytes.

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import URL, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox._internal.events.types import ConnectionLost
+from faststream_outbox._internal.events.types import StatementFailed
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
 from tests.waiting import eventually
 
@@ -29,7 +29,7 @@ async def restricted(engine: AsyncEngine, table: Table, database_url: URL) -> As
 async def test_it_is_said_with_the_grant_and_messages_are_handled(
     restricted: AsyncEngine, engine: AsyncEngine, table: Table
 ) -> None:
-    reported: list[ConnectionLost] = []
+    reported: list[StatementFailed] = []
     handled: list[Any] = []
 
     async def handle(claim: Claim) -> Done:
@@ -37,7 +37,7 @@ async def test_it_is_said_with_the_grant_and_messages_are_handled(
         return DONE
 
     client = OutboxClient(restricted, table, log=None)
-    client.events.subscribe(reported.append, ConnectionLost)
+    client.events.subscribe(reported.append, StatementFailed)
     options = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
     worker = Worker(restricted, table, "orders", handle, client=client, **options)
     await worker.start()

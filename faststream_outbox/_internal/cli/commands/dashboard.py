@@ -31,16 +31,7 @@ async def dashboard(
     """Serve the dashboard until Ctrl-C; on this machine its address is printed, and works once."""
     made = _imported()
     _ = here.overview
-    place = here.place
-    page = made.make_dashboard(
-        here.engine,
-        table=place.table,
-        dlq_table=place.dlq_table,
-        log_tables=place.log_tables,
-        inbox_table=place.inbox_table,
-        auth=_auth(made),
-        read_only=read_only,
-    )
+    page = made.make_dashboard(here.engine, **here.tables.keywords(), auth=_auth(made), read_only=read_only)
     # Served after this event loop has ended: the server has one of its own, and the engine connects anew there.
     return lambda: made.serve(page, host, port)
 

@@ -1,12 +1,8 @@
 """`dead`: find, group, show, replay, edit and purge dead letters.
 
-`dead replay`, `dead purge` and `dead edit`: first what would happen, then a question, then it is done.
-
-What dies after the look is not part of it. Ctrl-C ends it after the transaction that runs; what went back, went back.
-
-`dead list`, `dead groups` and `dead show`: what failed for good, and why.
-
-Dead letters: in rows, in groups, one in full, and what a replay or a purge would be about or was.
+`dead replay`, `dead purge` and `dead edit` first show what would happen, then ask, then do it. What dies after the look
+is not part of it. Ctrl-C ends it after the transaction that runs; what went back, went back. Added to the application
+by `app`; `show` shows the dead letter that a message became in the same way.
 """
 
 import asyncio
@@ -19,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from faststream_outbox._internal import text as shown
 from faststream_outbox._internal.cli.asking import agreed, edited, following
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Block, Body, Cell, Exit, Facts, Grid, Quoted, Refusal, Said
@@ -28,7 +23,7 @@ from faststream_outbox._internal.cli.options import DryRun, Full, Limit, Rate, Y
 from faststream_outbox._internal.options import nearest
 from faststream_outbox._internal.queue.dead_letters import DeadLetter, ErrorGroup, Replay, Selection
 from faststream_outbox._internal.queue.pause import check_known
-from faststream_outbox._internal.text import compact, counted, is_json, mapping, reindented
+from faststream_outbox._internal.text import compact, counted, glance, is_json, mapping, reindented
 from faststream_outbox.errors import UnknownName
 
 EMPTY = "No dead letter matches."
@@ -47,7 +42,7 @@ def letter_grid(letters: Sequence[DeadLetter]) -> Grid:
             _glance(each.error_message),
             each.attempts_count,
             each.key,
-            shown.glance(each.payload, 40),
+            glance(each.payload, 40),
         )
         for each in letters
     ]
@@ -55,7 +50,7 @@ def letter_grid(letters: Sequence[DeadLetter]) -> Grid:
 
 
 def _glance(text: str | None) -> str | None:
-    return None if text is None else shown.glance(text.encode(errors="replace"), 50)
+    return None if text is None else glance(text.encode(errors="replace"), 50)
 
 
 def error_grid(groups: Sequence[ErrorGroup], title: str = "") -> Grid:
@@ -92,7 +87,7 @@ def letter_view(letter: DeadLetter, *, is_full: bool) -> list[Block]:
     if letter.traceback:
         blocks.append(Quoted(letter.traceback, "traceback"))
     if letter.headers:
-        blocks.append(Quoted(shown.mapping(letter.headers), "headers"))
+        blocks.append(Quoted(mapping(letter.headers), "headers"))
     return [*blocks, Body(letter.payload, is_full=is_full)]
 
 
@@ -104,11 +99,11 @@ def plan_view(groups: Sequence[ErrorGroup], title: str) -> list[Block]:
 def replay_view(replay: Replay, *, is_interrupted: bool) -> list[Block]:
     """What a replay has done."""
     at_least = "at least " if is_interrupted else ""
-    said = f"{at_least}{shown.counted(replay.replayed, 'dead letter')} went back, of {replay.selected:,}."
+    said = f"{at_least}{counted(replay.replayed, 'dead letter')} went back, of {replay.selected:,}."
     blocks: list[Block] = [Said(("Interrupted: " if is_interrupted else "") + said, "plain")]
     if replay.conflicts:
         ids = " ".join(map(str, replay.conflicts[:20])) + (" …" if len(replay.conflicts) > 20 else "")
-        number = shown.counted(len(replay.conflicts), "dead letter")
+        number = counted(len(replay.conflicts), "dead letter")
         said = f"{number} could not, because a message with that timer or id is there already: {ids}"
         blocks.append(Said(said, "warning"))
     return blocks
@@ -116,7 +111,7 @@ def replay_view(replay: Replay, *, is_interrupted: bool) -> list[Block]:
 
 def purge_view(purged: int, *, is_interrupted: bool) -> list[Block]:
     """What a purge has done."""
-    said = f"{'Interrupted: at least ' if is_interrupted else ''}{shown.counted(purged, 'dead letter')} deleted."
+    said = f"{'Interrupted: at least ' if is_interrupted else ''}{counted(purged, 'dead letter')} deleted."
     return [Said(said)]
 
 

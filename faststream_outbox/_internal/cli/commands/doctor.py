@@ -1,6 +1,6 @@
 """`doctor`: what is wrong with the tables and with what runs on them, what it costs, and what repairs it.
 
-What the doctor has found, the worst first.
+The worst comes first. Added to the application by `app`.
 """
 
 from collections.abc import Sequence
@@ -36,20 +36,8 @@ async def doctor(
     everything: Annotated[bool, typer.Option("--all", help="Also the checks that found nothing.")] = False,
 ) -> Answer:
     """Check everything that can be checked from here, and say how to repair what is wrong."""
-    pass
-    from faststream_outbox._internal.doctor.doctor import Doctor
-
     _ = here.overview
-    place = here.place
-    examining = Doctor(
-        here.engine,
-        table=place.table,
-        dlq_table=place.dlq_table,
-        log_tables=place.log_tables,
-        inbox_table=place.inbox_table,
-        timeout=here.timeout,
-    )
-    findings = await examining.examine()
+    findings = await here.doctor().examine()
     least = SEVERITIES.index(fail_on.value)
     is_wrong = any(SEVERITIES.index(each.severity) >= least for each in findings)
     return Answer(findings, finding_blocks(findings, everything=everything), Exit.WRONG if is_wrong else Exit.FINE)

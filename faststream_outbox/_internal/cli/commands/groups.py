@@ -1,11 +1,10 @@
-"""`groups list`, `groups lag`, `groups seek` and `groups delete`: readers of topics and their places.
+"""`groups list`, `groups lag`, `groups seek`, `groups delete`: readers of topics, their places and what they wait for.
 
-`pause` and `resume`: queues, or groups of topics, in every process.
-
-Topics: spans of slots, blocked keys, and what is deferred.
+`pause` and `resume` are here too, which take a queue or a group, and hold in every process. Whatever moves or deletes a
+group first shows what would happen, then asks. Added to the application by `app`; `parked` shows what waits as this
+does.
 """
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -13,7 +12,6 @@ from uuid import UUID
 
 import typer
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.asking import agreed
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.commands.status import group_grid, process_named
@@ -24,8 +22,7 @@ from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.admin.positions import Place, Positions
 from faststream_outbox._internal.log.sharing.slots import Cursor
 from faststream_outbox._internal.overview.topics import BlockedKey, SlotStatus
-from faststream_outbox._internal.queue import pause as queue_pause
-from faststream_outbox._internal.text import counted
+from faststream_outbox._internal.text import age, count, counted, glance, parsed_cursor
 
 
 def place_text(cursor: Cursor) -> str:
@@ -39,8 +36,8 @@ def lag_blocks(slots: Sequence[SlotStatus], blocked: Sequence[BlockedKey]) -> li
         (
             f"{each.slots[0]}-{each.slots[1]}",
             f"{each.tick}:{each.position}",
-            text.count(each.messages, is_estimate=each.is_estimate),
-            text.age(each.seconds) if each.messages else "-",
+            count(each.messages, is_estimate=each.is_estimate),
+            age(each.seconds) if each.messages else "-",
             process_named(each.owner, each.owner_id),
             each.leased_until,
         )
@@ -54,7 +51,7 @@ def lag_blocks(slots: Sequence[SlotStatus], blocked: Sequence[BlockedKey]) -> li
                 each.key,
                 Marked(each.state, "bad" if each.state == "parked" else "warning"),
                 str(each.position),
-                text.count(each.waiting, is_estimate=each.is_estimate),
+                count(each.waiting, is_estimate=each.is_estimate),
                 each.since,
                 each.error,
             )
@@ -77,15 +74,12 @@ def deferred_grid(messages: Sequence[DeferredMessage], title: str = "") -> Grid:
             each.attempts,
             each.due,
             each.error_type,
-            None if each.error_message is None else text.glance(each.error_message.encode(errors="replace"), 50),
+            None if each.error_message is None else glance(each.error_message.encode(errors="replace"), 50),
             each.updated_at,
         )
         for each in messages
     ]
     return Grid(columns, rows, title, "Nothing waits.")
-
-
-_CURSOR = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -147,8 +141,7 @@ async def seek(
     direction = "back: messages will be handled again" if found < stands else "on: messages in between are not handled"
     if not agreed(f"Put group {group!r} {direction}. Go on?", yes=yes):
         return Answer(None, [Said("Nothing is done.")], Exit.WRONG)
-    async with here.engine.begin() as connection:
-        found = await here.outbox.seek(connection, wanted, group, read, create=create)
+    found = await here.seek(wanted, group, read, create=create)
     return Answer({**plan, "to": found, "is_done": True}, [Said(f"Group {group!r} stands at {place_text(found)} now.")])
 
 
@@ -187,8 +180,8 @@ def parsed_place(text: str) -> Place:
     given = text.strip()
     if given in ("earliest", "latest"):
         return given
-    if (cursor := _CURSOR.fullmatch(given)) is not None:
-        return Cursor(int(cursor[1]), int(cursor[2]))
+    if (cursor := parsed_cursor(given)) is not None:
+        return Cursor(*cursor)
     try:
         return UUID(given)
     except ValueError:
@@ -221,7 +214,7 @@ async def pause(
     """Claim, or read, nothing more of it, in any process, until it is resumed; what runs is finished."""
     what = _one_of(queue, group)
     if group is None:
-        is_changed = await queue_pause.pause(here.client, what, create=create)
+        is_changed = await here.pause(what, create=create)
     else:
         is_changed = await here.outbox.groups.pause(what, await uri_of(here, what, uri))
     return _answer(queue, group, is_changed=is_changed, done="is paused", before="was paused already")
@@ -231,7 +224,7 @@ async def resume(here: Here, queue: Queue = None, group: OfGroup = None, uri: Ur
     """Let it go on where it stands."""
     what = _one_of(queue, group)
     if group is None:
-        is_changed = await queue_pause.resume(here.client, what)
+        is_changed = await here.resume(what)
     else:
         is_changed = await here.outbox.groups.resume(what, await uri_of(here, what, uri))
     return _answer(queue, group, is_changed=is_changed, done="goes on", before="was not paused")

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.asking import agreed, following
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Exit, Facts, Grid, Refusal, Said
@@ -14,6 +13,7 @@ from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.options import DryRun, Yes, parse_length
 from faststream_outbox._internal.inbox.receipts import MOST_COUNTED, Receipts
 from faststream_outbox._internal.schema.names import Names, schema_map_of
+from faststream_outbox._internal.text import age, count, counted
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 async def list_receipts(here: Here) -> Answer:
     """Receipts by consumer."""
     counts = await _receipts(here).count()
-    rows = [(each.consumer, text.count(each.receipts, is_estimate=each.is_estimate)) for each in counts.consumers]
+    rows = [(each.consumer, count(each.receipts, is_estimate=each.is_estimate)) for each in counts.consumers]
     times = Facts([("first", counts.first_received_at), ("last", counts.last_received_at)])
     return Answer(counts, [Grid(("consumer", "receipts"), rows, empty="There are no receipts."), times])
 
@@ -46,8 +46,8 @@ async def clean(
     """Delete old receipts of all consumers; such a message would be handled again, should it come again."""
     receipts = _receipts(here)
     old = await receipts.count_old(older_than)
-    number = text.count(old, is_estimate=old >= MOST_COUNTED)
-    plan = Said(f"{number} receipts are older than {text.age(older_than.total_seconds())}.")
+    number = count(old, is_estimate=old >= MOST_COUNTED)
+    plan = Said(f"{number} receipts are older than {age(older_than.total_seconds())}.")
     if dry_run:
         return Answer({"old": old, "is_estimate": old >= MOST_COUNTED}, [plan])
     if not old:
@@ -68,9 +68,9 @@ async def clean(
         try:
             await receipts.clean(older_than, note)
         except asyncio.CancelledError:
-            said = Said(f"Interrupted: at least {text.counted(cleaned, 'receipt')} deleted.")
+            said = Said(f"Interrupted: at least {counted(cleaned, 'receipt')} deleted.")
             return Answer({"cleaned": cleaned}, [said], Exit.INTERRUPTED)
-    return Answer({"cleaned": cleaned}, [Said(f"{text.counted(cleaned, 'receipt')} deleted.")])
+    return Answer({"cleaned": cleaned}, [Said(f"{counted(cleaned, 'receipt')} deleted.")])
 
 
 def _receipts(here: Here) -> Receipts:

@@ -1,8 +1,6 @@
-"""`peek` and `show`: messages of queues as they stand in the table, without leasing them.
+"""`peek` and `show`: messages as they stand in the table, without leasing them; `timers list` and `timers cancel`.
 
-`timers list` and `timers cancel`.
-
-Messages of queues: many on a line each, or one in full.
+Many messages are shown a line each, one in full, with why it does not run. Added to the application by `app`.
 """
 
 from collections.abc import Sequence
@@ -11,9 +9,7 @@ from typing import Annotated
 from uuid import UUID
 
 import typer
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.commands.dead import letter_view
 from faststream_outbox._internal.cli.commands.status import process_named
@@ -36,8 +32,9 @@ from faststream_outbox._internal.cli.options import Full, Limit
 from faststream_outbox._internal.options import nearest
 from faststream_outbox._internal.overview.message import MessageStatus
 from faststream_outbox._internal.overview.queues import TimerStatus
-from faststream_outbox._internal.publish.put import Unprocessed, cancel_timer, fetch_unprocessed
+from faststream_outbox._internal.publish.put import Unprocessed, fetch_unprocessed
 from faststream_outbox._internal.queue.pause import check_known
+from faststream_outbox._internal.text import glance, mapping, parsed_id
 from faststream_outbox.errors import UnknownName
 
 MOST_NAMES = 1000
@@ -74,9 +71,7 @@ async def cancel(
     timer_id: Annotated[str, typer.Argument(metavar="TIMER", help="The timer_id that it was published with.")],
 ) -> Answer:
     """Take a timer back before it fires."""
-    wakeups = here.client.wakeups
-    async with AsyncSession(here.engine) as session, session.begin():
-        is_cancelled = await cancel_timer(session, here.table, queue=queue, timer_id=timer_id, wakeups=wakeups)
+    is_cancelled = await here.cancel_timer(queue, timer_id)
     data = {"queue": queue, "timer_id": timer_id, "is_cancelled": is_cancelled}
     if is_cancelled:
         return Answer(data, [Said(f"Timer {timer_id!r} of queue {queue!r} is cancelled.")])
@@ -114,7 +109,7 @@ def peek_grid(messages: Sequence[Unprocessed], now: datetime) -> Grid:
             each.key,
             each.priority,
             each.timer_id,
-            text.glance(each.payload),
+            glance(each.payload),
         )
         for each in messages
     ]
@@ -159,7 +154,7 @@ def _message(message: Unprocessed, status: MessageStatus, *, is_full: bool) -> l
     ]
     blocks: list[Block] = [Facts([pair for pair in pairs if pair[1] is not None])]
     if message.headers:
-        blocks.append(Quoted(text.mapping(message.headers), "headers"))
+        blocks.append(Quoted(mapping(message.headers), "headers"))
     return [*blocks, Body(message.payload, is_full=is_full)]
 
 
@@ -195,8 +190,8 @@ async def show(
 
 
 def _parsed(id: str) -> int | UUID:
-    try:
-        return int(id) if id.isascii() and id.isdecimal() and int(id) < 2**63 else UUID(id)
-    except ValueError:
+    found = parsed_id(id)
+    if found is None:
         msg = f"{id!r} is neither the number of a message nor a UUID."
-        raise Refusal(msg) from None
+        raise Refusal(msg)
+    return found

@@ -12,11 +12,11 @@ import typer
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Block, Cell, Grid, Marked, Refusal, Said
 from faststream_outbox._internal.cli.here import Here
+from faststream_outbox._internal.overview.queues import OLD_SECONDS
 from faststream_outbox._internal.relay.relay import Relay, weaknesses
 from faststream_outbox._internal.relay.status import RelayStatus
 from faststream_outbox._internal.text import age
 
-LATE_SECONDS = 60.0
 ELSEWHERE = (
     "Nothing is relayed by this command itself. Whether a broker answers, and what is in flight, is known to the "
     "processes that relay: faststream_outbox_relay_up in their metrics, and the screen Relays of their dashboard."
@@ -48,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
 
 async def relay(here: Here) -> Answer:
     """The relays of an application, where they send to, and the age of what is not relayed yet; needs --app."""
-    broker = here.place.broker
+    broker = here.source.broker
     if broker is None:
         msg = (
             "Relays are described by an application and not by the database: name its broker, --app module:broker. "
@@ -73,7 +73,7 @@ def _row(status: RelayStatus) -> tuple[Cell, ...]:
     is_here = status.circuit != "stopped"
     oldest = status.oldest_seconds
     shown: Cell = None if not oldest else age(oldest)
-    if oldest is not None and oldest > LATE_SECONDS:
+    if oldest is not None and oldest > OLD_SECONDS:
         shown = Marked(age(oldest), "warning")
     circuit: Cell = Marked(status.circuit, "bad" if status.circuit == "open" else "plain") if is_here else None
     in_flight = status.in_flight if is_here else None

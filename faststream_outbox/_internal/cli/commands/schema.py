@@ -12,7 +12,7 @@ from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Block, Exit, Refusal, Said
 from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.options import Yes
-from faststream_outbox._internal.cli.place import USUAL, Described, Names, Where, described, find, is_partitioned
+from faststream_outbox._internal.cli.place import USUAL, Names, Where, described, find, is_partitioned
 from faststream_outbox._internal.schema.autovacuum import outbox_autovacuum_ddl
 from faststream_outbox._internal.schema.check import (
     find_differences,
@@ -21,6 +21,7 @@ from faststream_outbox._internal.schema.check import (
     printed,
 )
 from faststream_outbox._internal.schema.compare import Difference
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox._internal.schema.names import DIALECT, quoted
 from faststream_outbox._internal.text import counted
 
@@ -96,7 +97,7 @@ async def upgrade(
     return Answer({"differences": found, "left": left}, blocks, Exit.WRONG if left else Exit.FINE)
 
 
-async def _tables(here: Here) -> Described:
+async def _tables(here: Here) -> Tables:
     """Tables that were named, whether or not they are there; those of the application; and those that are there."""
     where, source = here.where, here.source
     said = Names(where.table, where.dlq_table, where.log, where.inbox)
@@ -107,9 +108,8 @@ async def _tables(here: Here) -> Described:
                 return named
             # Dead letters belong to queues, and are checked with them.
             return described(said._replace(table=USUAL.table), where)
-        place = await find(source, where, connection)
-    tables = Described(place.table, place.dlq_table, place.log_tables, place.inbox_table)
-    if tables == Described(None, None, None, None):
+        tables = (await find(source, where, connection)).tables
+    if tables == Tables():
         msg = (
             "No table of an outbox is here under its usual name. Name those that there should be, as in "
             "--table outbox --dlq-table outbox_dlq; `schema print` has the SQL of all."
@@ -119,7 +119,7 @@ async def _tables(here: Here) -> Described:
 
 
 async def _differences(
-    here: Here, tables: Described, *, autovacuum: bool = False, rights: bool = False
+    here: Here, tables: Tables, *, autovacuum: bool = False, rights: bool = False
 ) -> list[Difference]:
     found: list[Difference] = []
     if tables.table is not None:
@@ -149,7 +149,7 @@ async def _apply(here: Here, differences: Sequence[Difference]) -> None:
                     await connection.exec_driver_sql(statement)
 
 
-def _ddl(tables: Described, schema: str | None) -> list[str]:
+def _ddl(tables: Tables, schema: str | None) -> list[str]:
     made: list[str] = [] if schema is None else [f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}"]
 
     def note(element: ExecutableDDLElement, *_: object, **__: object) -> None:

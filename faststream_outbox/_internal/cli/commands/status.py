@@ -1,12 +1,8 @@
 """`status`, `queues`, `workers`: how things stand, without changing anything.
 
-What is wrong with queues and groups, from their numbers alone: the last lines of `status`.
-
-Pure. What a script wants to fail on it says itself; the doctor looks further.
-
-Queues, groups and what is wrong with them, on one screen.
-
-Processes that are connected.
+The last lines of `status` say what is wrong with queues and groups, from their numbers alone: a script says itself what
+it wants to fail on, and the doctor looks further. Added to the application by `app`; other commands show groups and
+processes with the tables of this one.
 """
 
 import os
@@ -17,18 +13,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Block, Cell, Exit, Grid, Mark, Marked, Said
 from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.options import parse_length
 from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox._internal.overview.processes import Process
-from faststream_outbox._internal.overview.queues import QueueStatus
+from faststream_outbox._internal.overview.queues import OLD_SECONDS, QueueStatus
 from faststream_outbox._internal.queue.pause import check_known
-
-OLD_SECONDS = 60.0
-"""The age of a message that is due from which on it is worth a line."""
+from faststream_outbox._internal.text import age, count, counted, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +52,22 @@ def problems(queues: Sequence[QueueStatus], groups: Sequence[GroupStatus], limit
 def _of_queue(queue: QueueStatus, limits: Limits) -> Iterator[Problem]:
     subject = f"queue {queue.queue!r}"
     if queue.is_paused:
-        yield Problem("notice", subject, f"paused, with {text.counted(queue.ready, 'message')} ready")
+        yield Problem("notice", subject, f"paused, with {counted(queue.ready, 'message')} ready")
     is_over = limits.age is not None and queue.oldest_ready_seconds > limits.age.total_seconds()
     if is_over or (queue.oldest_ready_seconds > OLD_SECONDS and not queue.is_paused):
-        detail = f"the oldest message is due for {text.age(queue.oldest_ready_seconds)}"
+        detail = f"the oldest message is due for {age(queue.oldest_ready_seconds)}"
         yield Problem("critical" if is_over else "warning", subject, detail)
     is_over = limits.dead is not None and queue.dead > limits.dead
     if queue.dead or is_over:
-        yield Problem("critical" if is_over else "warning", subject, text.counted(queue.dead, "dead letter"))
+        yield Problem("critical" if is_over else "warning", subject, counted(queue.dead, "dead letter"))
 
 
 def _of_group(group: GroupStatus, limits: Limits) -> Iterator[Problem]:
     subject = f"group {group.group!r}" + (f" of {group.uri!r}" if group.uri else "")
     is_over = limits.age is not None and group.messages > 0 and group.seconds > limits.age.total_seconds()
-    behind = f"{text.count(group.messages, is_estimate=group.is_estimate)} unread, {text.age(group.seconds)} behind"
+    behind = f"{count(group.messages, is_estimate=group.is_estimate)} unread, {age(group.seconds)} behind"
     if group.paused_since is not None:
-        yield Problem("critical" if is_over else "notice", subject, f"paused since {text.moment(group.paused_since)}")
+        yield Problem("critical" if is_over else "notice", subject, f"paused since {moment(group.paused_since)}")
     elif group.messages and not group.members:
         yield Problem("critical" if is_over else "warning", subject, f"nobody reads it: {behind}")
     elif is_over or (group.messages and group.seconds > OLD_SECONDS):
@@ -97,7 +90,7 @@ def _queue(queue: QueueStatus) -> tuple[Cell, ...]:
     return (
         queue.queue,
         _number(queue.ready, queue),
-        text.age(queue.oldest_ready_seconds) if queue.ready else "-",
+        age(queue.oldest_ready_seconds) if queue.ready else "-",
         _number(queue.leased, queue),
         _number(queue.scheduled, queue),
         Marked(f"{queue.dead:,}", "warning") if queue.dead else "0",
@@ -106,7 +99,7 @@ def _queue(queue: QueueStatus) -> tuple[Cell, ...]:
 
 
 def _number(number: int, queue: QueueStatus) -> str:
-    return text.count(number, is_estimate=queue.is_estimate and number > 0)
+    return count(number, is_estimate=queue.is_estimate and number > 0)
 
 
 def group_grid(groups: Sequence[GroupStatus], title: str = "") -> Grid:
@@ -119,13 +112,13 @@ def _group(group: GroupStatus) -> tuple[Cell, ...]:
     return (
         group.group,
         group.uri,
-        text.count(group.messages, is_estimate=group.is_estimate),
-        text.age(group.seconds) if group.messages else "-",
+        count(group.messages, is_estimate=group.is_estimate),
+        age(group.seconds) if group.messages else "-",
         group.members,
         group.slots,
         group.retrying,
         group.deferred,
-        Marked(text.count(group.parked, is_estimate=group.has_more), "warning") if group.parked else "0",
+        Marked(count(group.parked, is_estimate=group.has_more), "warning") if group.parked else "0",
         Marked("paused", "notice") if group.paused_since is not None else "",
     )
 
@@ -196,8 +189,8 @@ async def status(
 ) -> Answer:
     """Queues, groups, and what is wrong, on one screen."""
     overview = here.overview
-    of_queues = None if here.place.table is None else await overview.queues()
-    of_groups = None if here.place.log_tables is None else await overview.groups()
+    of_queues = None if here.tables.table is None else await overview.queues()
+    of_groups = None if here.tables.log_tables is None else await overview.groups()
     wrong = problems(of_queues or (), of_groups or (), Limits(fail_on_age, fail_on_dead, fail_on_parked))
     is_over = any(problem.severity == "critical" for problem in wrong)
     data = {"queues": of_queues or [], "groups": of_groups or [], "problems": wrong}

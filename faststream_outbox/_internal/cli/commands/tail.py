@@ -1,6 +1,6 @@
-"""`tail`: what changes in queues and groups, as it changes.
+"""`tail`: what changes in queues and groups, as it changes, a line for each change.
 
-Changes of queues and groups, one on a line.
+Added to the application by `app`.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
-from faststream_outbox._internal import text
 from faststream_outbox._internal.cli.command import command
 from faststream_outbox._internal.cli.exits import Answer, Block, Exit, Said
 from faststream_outbox._internal.cli.here import Here
 from faststream_outbox._internal.cli.options import parse_length
 from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox._internal.overview.queues import QueueStatus
+from faststream_outbox._internal.text import moment
 
 Status = QueueStatus | GroupStatus
 
@@ -39,7 +39,7 @@ def _line(before: Status | None, after: Status | None, at: datetime) -> Said:
         is_paused = status.paused_since is not None
     else:
         return Said("")
-    began = f"{text.moment(at)}  {name}"
+    began = f"{moment(at)}  {name}"
     if after is None:
         return Said(f"{began}  gone: nothing is left of it")
     parts = [f"{label} {_delta(before, after, field)}" for label, field in numbers]
@@ -94,9 +94,9 @@ async def tail(
 async def _look(here: Here) -> dict[tuple[str, ...], QueueStatus | GroupStatus]:
     found: dict[tuple[str, ...], QueueStatus | GroupStatus] = {}
     overview = here.overview
-    if here.place.table is not None:
+    if here.tables.table is not None:
         found |= {("queue", each.queue): each for each in await overview.queues()}
-    if here.place.log_tables is not None:
+    if here.tables.log_tables is not None:
         found |= {("group", each.group, each.uri): each for each in await overview.groups()}
     return found
 

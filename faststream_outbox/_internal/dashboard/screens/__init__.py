@@ -11,11 +11,6 @@ from starlette.responses import Response
 from faststream_outbox._internal.dashboard.actions import Action
 from faststream_outbox._internal.dashboard.page import Done, Page
 from faststream_outbox._internal.dashboard.screens import dead, message, overview, queues, topics
-from faststream_outbox._internal.dashboard.screens import message as edit
-from faststream_outbox._internal.dashboard.screens import overview as health
-from faststream_outbox._internal.dashboard.screens import overview as relays
-from faststream_outbox._internal.dashboard.screens import queues as timers
-from faststream_outbox._internal.dashboard.screens import queues as workers
 
 Screen = Callable[[Page], Awaitable[Response]]
 Form = Callable[[Page], Awaitable[Done]]
@@ -31,7 +26,7 @@ SCREENS: Mapping[str, Screen] = {
     "/purge": dead.prepare_purge,
     "/queues": queues.show_queues,
     "/queue": queues.show_one,
-    "/timers": timers.show_timers,
+    "/timers": queues.show_timers,
     "/groups": topics.show_groups,
     "/group": topics.show_group,
     "/seek": topics.prepare_seek,
@@ -39,19 +34,19 @@ SCREENS: Mapping[str, Screen] = {
     "/keys": topics.show_keys,
     "/parked": topics.show_key,
     "/skip": topics.prepare_skip,
-    "/workers": workers.show_workers,
-    "/relays": relays.show_relays,
-    "/health": health.show_health,
+    "/workers": queues.show_workers,
+    "/relays": overview.show_relays,
+    "/health": overview.show_health,
 }
 
 FORMS: Mapping[str, tuple[Action, Form]] = {
     "/replay/start": (Action.REPLAY, dead.start_replay),
     "/replay/cancel": (Action.REPLAY, dead.cancel_replay),
-    "/message/edit": (Action.EDIT, edit.save_edit),
+    "/message/edit": (Action.EDIT, message.save_edit),
     "/purge/start": (Action.PURGE, dead.start_purge),
     "/queues/pause": (Action.PAUSE_QUEUE, queues.pause),
     "/queues/resume": (Action.PAUSE_QUEUE, queues.resume),
-    "/timers/cancel": (Action.CANCEL_TIMER, timers.cancel_timer),
+    "/timers/cancel": (Action.CANCEL_TIMER, queues.cancel_timer),
     "/groups/pause": (Action.PAUSE_GROUP, topics.pause),
     "/groups/resume": (Action.PAUSE_GROUP, topics.resume),
     "/groups/seek": (Action.SEEK_GROUP, topics.seek),

@@ -1,10 +1,8 @@
-"""Dead letters: grouped by queue and error, which is how they come, and below the newest of those that are chosen.
+"""Dead letters: by queue and error, which is how they come; the newest of those that are chosen; replay and purge.
 
-Putting dead letters back: count, look, choose a pace, start, follow, cancel.
-
-What was counted is what is replayed: letters that died since have higher ids, and are left out.
-
-Deleting dead letters for good: what was counted, and only after the number was typed.
+Putting them back: count, look, choose a pace, start, follow, cancel. What was counted is what is replayed, or deleted
+for good: letters that died since have higher ids, and are left out. A purge wants the number typed. Called through the
+tables of `screens`.
 """
 
 import asyncio
@@ -16,9 +14,9 @@ from faststream_outbox._internal.dashboard.actions import Action
 from faststream_outbox._internal.dashboard.content import Content, decoded, shown
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Done, Page
-from faststream_outbox._internal.dashboard.rendering import plural
 from faststream_outbox._internal.dashboard.replays import Chosen, chosen
 from faststream_outbox._internal.queue.dead_letters import DeadLetter, Selection
+from faststream_outbox._internal.text import counted, parsed_number
 from faststream_outbox.errors import InvalidOption
 
 PAGE = 50
@@ -27,8 +25,7 @@ MOST_GROUPS = 200
 
 async def show_failures(page: Page) -> Response:
     """The groups, and a page of letters."""
-    if page.source.tables.dlq_table is None:
-        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
+    _check_letters(page)
     choice = chosen(dict(page.request.query_params))
     before = page.query("before")
     groups = await page.ask(page.source.overview.dead_groups())
@@ -57,6 +54,11 @@ def error_of(page: Page, letter: DeadLetter) -> str | None:
     return shown(content, page.house.options.redact, may_read=page.may(Action.READ_BODY)).error
 
 
+def _check_letters(page: Page) -> None:
+    if page.source.tables.dlq_table is None:
+        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
+
+
 async def _newest(page: Page, selection: Selection, before: int | None) -> list[DeadLetter]:
     async with asyncio.timeout(page.source.timeout):
         return await page.source.dead_letters.find(selection, limit=PAGE + 1, before=before)
@@ -73,10 +75,10 @@ RATE = 100.0
 async def prepare_replay(page: Page) -> Response:
     """What would be replayed, before anything is."""
     choice = _choice(page)
-    return page.render("replay.html", paces=PACES, rate=RATE, **await counted(page, choice))
+    return page.render("replay.html", paces=PACES, rate=RATE, **await what_is_meant(page, choice))
 
 
-async def counted(page: Page, choice: Chosen) -> dict[str, object]:
+async def what_is_meant(page: Page, choice: Chosen) -> dict[str, object]:
     """The frozen set that a selection means now: its newest id, and what is in it."""
     letters = page.source.dead_letters
 
@@ -97,18 +99,16 @@ async def counted(page: Page, choice: Chosen) -> dict[str, object]:
 
 
 def _choice(page: Page) -> Chosen:
-    if page.source.tables.dlq_table is None:
-        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
+    _check_letters(page)
     query = page.request.query_params
     return chosen(dict(query), tuple(query.getlist("id")))
 
 
 def frozen(page: Page) -> tuple[Chosen, int, int]:
     """What a form says was counted: the selection, its newest id, and how many."""
-    numbers = [page.form.get(name, "") for name in ("newest", "count")]
-    if not all(number.isdecimal() and len(number) < 19 for number in numbers):
+    newest, count = (parsed_number(page.form.get(name, "")) for name in ("newest", "count"))
+    if newest is None or count is None:
         raise Refused(400, "Count first", "The form does not say what was counted: start from the failures.")
-    newest, count = map(int, numbers)
     return chosen(page.form), newest, count
 
 
@@ -128,7 +128,7 @@ async def start_replay(page: Page) -> Done:
         user=page.user,
     )
     target: dict[str, object] = {**choice.fields, "up_to": newest, "count": count, "pace": pace, "rate": rate}
-    return Done(f"Replaying {plural(count, 'dead letter')}.", target, page.url("/replays", id=run.id))
+    return Done(f"Replaying {counted(count, 'dead letter')}.", target, page.url("/replays", id=run.id))
 
 
 def _rate(text: str) -> float:
@@ -164,10 +164,7 @@ async def cancel_replay(page: Page) -> Done:
 
 async def prepare_purge(page: Page) -> Response:
     """What would be deleted."""
-    if page.source.tables.dlq_table is None:
-        raise Refused(404, "No dead letters", "This dashboard was made without a dead-letter table.")
-    query = page.request.query_params
-    return page.render("purge.html", **await counted(page, chosen(dict(query), tuple(query.getlist("id")))))
+    return page.render("purge.html", **await what_is_meant(page, _choice(page)))
 
 
 async def start_purge(page: Page) -> Done:
@@ -177,5 +174,5 @@ async def start_purge(page: Page) -> Done:
         msg = f"Nothing was deleted: to confirm, type the number {count}."
         raise InvalidOption(msg)
     purged = await page.source.dead_letters.purge(choice.selection, up_to=newest)
-    said = f"Deleted {plural(purged, 'dead letter')} for good."
+    said = f"Deleted {counted(purged, 'dead letter')} for good."
     return Done(said, {**choice.fields, "up_to": newest, "purged": purged}, page.url("/failures"))

@@ -1,15 +1,13 @@
-"""One message with everything that is known about it, and the search that leads there.
+"""One message with everything that is known about it, the search that leads there, and changing a dead letter.
 
-Changing a dead letter on its page before it is replayed: its body, its headers.
-
-Whoever may edit and may read bodies sees the form in the place of the text. A form that cannot be used comes back with
-what was typed. A letter that somebody else changed meanwhile is not overwritten.
+Whoever may edit and may read bodies sees a form in the place of body and headers. A form that cannot be used comes back
+with what was typed. A letter that somebody else changed meanwhile is not overwritten. Called through the tables of
+`screens`.
 """
 
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
-from uuid import UUID
 
 from starlette.responses import RedirectResponse, Response
 
@@ -28,24 +26,13 @@ from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Again, Done, Page
 from faststream_outbox._internal.overview.message import MessageStatus, dead_status
 from faststream_outbox._internal.queue.dead_letters import DeadLetter, Selection
+from faststream_outbox._internal.text import parsed_id, parsed_number
 from faststream_outbox.errors import InvalidOption, OutboxError
-
-
-def wanted(text: str | None) -> int | UUID | None:
-    """The id that somebody typed: a number, or a message's UUID; None if it is neither."""
-    if text is None:
-        return None
-    if text.isdecimal() and len(text) < 19:
-        return int(text)
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 async def show(page: Page) -> Response:
     """A message of a queue, or the dead letter that it became."""
-    letter_id, asked_for = wanted(page.query("letter")), wanted(page.query("id"))
+    letter_id, asked_for = parsed_id(page.query("letter")), parsed_id(page.query("id"))
     if isinstance(letter_id, int):
         # A dead letter is found by its own id at once; by the message's it is searched for.
         answer = await page.ask(_of_letter(page, letter_id))
@@ -132,7 +119,7 @@ def trace_address(template: str | None, record: dict[str, Any]) -> str | None:
 async def find(page: Page) -> Response:
     """To the message with an id, or to the dead letters of a key, or to a queue."""
     text = (page.query("q") or "").strip()
-    if wanted(text) is not None:
+    if parsed_id(text) is not None:
         return RedirectResponse(page.url("/message", id=text), status_code=303)
     names = {queue.queue for queue in (await page.house.monitor.sample()).queues}
     if text in names:
@@ -145,12 +132,12 @@ async def find(page: Page) -> Response:
 
 async def save_edit(page: Page) -> Done:
     """Write what was typed."""
-    letter_id = page.form.get("letter", "")
-    if not (letter_id.isdecimal() and len(letter_id) < 19):
+    letter_id = parsed_number(page.form.get("letter", ""))
+    if letter_id is None:
         raise Refused(400, "Which dead letter?", "Its id is a number.")
     if not page.may(Action.READ_BODY):
         raise Refused(403, "Not allowed", "Who may not read bodies may not change them.")
-    letter = await _letter(page, int(letter_id))
+    letter = await _letter(page, letter_id)
     form = draft(letter, page.house.options.redact)
     typed = {name: page.form.get(name) for name in ("body", "headers")}
     try:

@@ -1,8 +1,8 @@
-"""The first screen: what is wrong, how much waits and how long, what comes and goes, over the last hour.
+"""The first screen, the doctor's findings, and relays.
 
-What the doctor finds in the database, the worst first, with commands that repair it.
-
-The relays of the broker in this process, and whether those that they send to answer.
+What is wrong, how much waits and how long, what comes and goes, over the last hour. What the doctor finds in the
+database, the worst first, with commands that repair it. The relays of the broker in this process, and whether those
+that they send to answer. Called through the tables of `screens`.
 """
 
 from starlette.responses import JSONResponse, Response

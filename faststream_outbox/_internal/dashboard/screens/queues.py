@@ -1,8 +1,8 @@
-"""Queues: how much waits and how long, and pausing; one queue with the messages that come next.
+"""Queues, timers and processes.
 
-Timers that have not fired, the next one first; each can be taken back.
-
-Processes that are connected: what they do, what they hold, since when.
+How much waits in a queue and how long, with pausing, and the messages that come next. Timers that have not fired, the
+next one first; each can be taken back. Processes that are connected: what they do, what they hold, since when. Called
+through the tables of `screens`.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ async def _next_messages(page: Page, queue: str) -> list[Unprocessed]:
     async with asyncio.timeout(page.source.timeout):
         connection: AsyncConnection
         async with page.source.engine.connect() as connection:
-            found = await fetch_unprocessed(connection, page.source.queues.table, queue=queue, limit=MESSAGES)
+            found = await fetch_unprocessed(connection, page.source.table, queue=queue, limit=MESSAGES)
     return sorted(found, key=lambda message: (message.next_attempt_at, message.id))
 
 

@@ -1,6 +1,8 @@
-"""Groups of topics: how far behind, who reads which slots, and what operators do: pause, seek, delete.
+"""Groups of topics, and the keys that wait in them.
 
-Keys that wait behind a message that failed, and parked messages: retry them, or skip what will never work.
+How far behind a group is, who reads which slots, and what operators do with it: pause, seek, delete. Keys wait behind a
+message that failed; parked messages are retried, or skipped if they will never work. Called through the tables of
+`screens`.
 """
 
 from collections.abc import Mapping
@@ -13,12 +15,12 @@ from faststream_outbox._internal.dashboard.actions import Action
 from faststream_outbox._internal.dashboard.content import Content, Shown, decoded, shown
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.page import Done, Page
-from faststream_outbox._internal.dashboard.rendering import plural
 from faststream_outbox._internal.dashboard.source import INVALID, describe
 from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.admin.positions import Place
 from faststream_outbox._internal.log.sharing.slots import Cursor
+from faststream_outbox._internal.text import counted, parsed_cursor, parsed_number
 from faststream_outbox.errors import InvalidOption, UnknownName
 
 PLACES = (
@@ -31,7 +33,7 @@ PLACES = (
 
 async def show_groups(page: Page) -> Response:
     """All groups, and the transactions that keep gaps open."""
-    _check_group(page)
+    _check_topics(page)
     sample = await page.house.monitor.sample()
     gaps = await page.ask(page.source.overview.gaps())
     typed = page.query("q") or ""
@@ -56,13 +58,13 @@ async def show_group(page: Page) -> Response:
     )
 
 
-def _check_group(page: Page) -> None:
+def _check_topics(page: Page) -> None:
     if page.source.tables.log_tables is None:
         raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
 
 
 def _named_group(page: Page) -> tuple[str, str]:
-    _check_group(page)
+    _check_topics(page)
     # The group without a name is one too.
     return page.request.query_params.get("group", ""), page.request.query_params.get("uri", "")
 
@@ -111,10 +113,10 @@ def _place(to: str, form: Mapping[str, str]) -> Place:
             return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         if to == "event":
             return UUID(form.get("event_id", ""))
-        if to == "cursor":
-            return Cursor(int(form.get("tick", "")), int(form.get("position", "")))
     except ValueError:
         pass
+    if to == "cursor" and (cursor := parsed_cursor(f"{form.get('tick')}:{form.get('position')}")) is not None:
+        return Cursor(*cursor)
     msg = "Say where to: the beginning, the end, a time such as 2026-03-01T12:30, or the event_id of a message."
     raise InvalidOption(msg)
 
@@ -129,7 +131,7 @@ async def delete(page: Page) -> Done:
     """Forget a group."""
     group, uri, is_forced = page.form.get("group", ""), page.form.get("uri", ""), page.form.get("force") == "yes"
     _check_typed(page, group, "Nothing was deleted")
-    ended = await page.source.topics.groups.delete(group, uri, force=is_forced)
+    ended = await page.source.outbox.groups.delete(group, uri, force=is_forced)
     page.house.monitor.forget()
     target: dict[str, object] = {"group": group, "uri": uri, "force": is_forced, "ended": ended}
     return Done(
@@ -146,7 +148,7 @@ def _check_typed(page: Page, group: str, consequence: str) -> None:
 async def pause(page: Page) -> Done:
     """Read no more messages of a group."""
     group, uri = page.form.get("group", ""), page.form.get("uri", "")
-    changed = await page.source.topics.groups.pause(group, uri)
+    changed = await page.source.outbox.groups.pause(group, uri)
     page.house.monitor.forget()
     return Done(f"{group or 'The group'} is paused{'' if changed else ' already'}.", {"group": group, "uri": uri})
 
@@ -154,7 +156,7 @@ async def pause(page: Page) -> Done:
 async def resume(page: Page) -> Done:
     """Read a group again."""
     group, uri = page.form.get("group", ""), page.form.get("uri", "")
-    changed = await page.source.topics.groups.resume(group, uri)
+    changed = await page.source.outbox.groups.resume(group, uri)
     page.house.monitor.forget()
     return Done(f"{group or 'The group'} is read{'' if changed else ' already'}.", {"group": group, "uri": uri})
 
@@ -164,10 +166,10 @@ MOST_SHOWN = 100
 
 async def show_keys(page: Page) -> Response:
     """Blocked keys, and below them what is parked."""
-    _check_key(page)
+    _check_topics(page)
     group = page.query("group")
     keys = await page.ask(page.source.overview.blocked_keys(group, limit=MOST_SHOWN))
-    parked = await page.ask(page.source.topics.parked.list(group, limit=MOST_SHOWN))
+    parked = await page.ask(page.source.outbox.parked.list(group, limit=MOST_SHOWN))
     sample = await page.house.monitor.sample()
     return page.render(
         "keys.html",
@@ -184,7 +186,7 @@ async def show_keys(page: Page) -> Response:
 
 async def show_key(page: Page) -> Response:
     """One message that waits in a group, with its error and what it says."""
-    _check_key(page)
+    _check_topics(page)
     group, uri, position = _named_key(page)
     answer = await page.ask(_found(page, group, uri, position))
     if answer.problem is None and answer.value is None:
@@ -211,26 +213,18 @@ async def _found(page: Page, group: str, uri: str, position: int) -> DeferredMes
     before = DeferredMessage(
         group, uri, position - 1, 0, "", "parked", 0, None, None, now, None, None, None, message=None
     )
-    found = await page.source.topics.parked.list(group, uri, state=None, limit=1, after=before)
+    found = await page.source.outbox.parked.list(group, uri, state=None, limit=1, after=before)
     return next((each for each in found if each.position == position), None)
-
-
-def _check_key(page: Page) -> None:
-    if page.source.tables.log_tables is None:
-        raise Refused(404, "No topics", "This dashboard was made without the topics' tables.")
 
 
 def _named_key(page: Page) -> tuple[str, str, int]:
     query = page.request.query_params
-    position = query.get("position", "")
-    if not (position.isdecimal() and len(position) < 19):
-        raise Refused(400, "Which message?", "A position is a number.")
-    return query.get("group", ""), query.get("uri", ""), int(position)
+    return query.get("group", ""), query.get("uri", ""), _position(query)
 
 
 async def prepare_skip(page: Page) -> Response:
     """What would be ended without being handled."""
-    _check_key(page)
+    _check_topics(page)
     group, uri, position = _named_key(page)
     answer = await page.ask(_found(page, group, uri, position))
     if answer.problem is None and answer.value is None:
@@ -239,10 +233,14 @@ async def prepare_skip(page: Page) -> Response:
 
 
 def _of_form(page: Page) -> tuple[str, str, int]:
-    position = page.form.get("position", "")
-    if not (position.isdecimal() and len(position) < 19):
+    return page.form.get("group", ""), page.form.get("uri", ""), _position(page.form)
+
+
+def _position(fields: Mapping[str, str]) -> int:
+    position = parsed_number(fields.get("position", ""))
+    if position is None:
         raise Refused(400, "Which message?", "A position is a number.")
-    return page.form.get("group", ""), page.form.get("uri", ""), int(position)
+    return position
 
 
 async def retry(page: Page) -> Done:
@@ -250,23 +248,23 @@ async def retry(page: Page) -> Done:
     target: dict[str, object]
     if page.form.get("all") == "yes":
         group, uri = page.form.get("group", ""), page.form.get("uri", "")
-        changed = await page.source.topics.parked.retry(group, uri)
+        changed = await page.source.outbox.parked.retry(group, uri)
         target = {"group": group, "uri": uri, "positions": list(changed[:MOST_SHOWN]), "count": len(changed)}
     else:
         group, uri, position = _of_form(page)
-        changed = await page.source.topics.parked.retry(group, uri, positions=[position])
+        changed = await page.source.outbox.parked.retry(group, uri, positions=[position])
         target = {"group": group, "uri": uri, "position": position}
     if not changed:
         msg = "Nothing to retry: it is not parked any more."
         raise InvalidOption(msg)
     page.house.monitor.forget()
-    return Done(f"{plural(len(changed), 'message')} of {group or 'the group'} will run again.", target)
+    return Done(f"{counted(len(changed), 'message')} of {group or 'the group'} will run again.", target)
 
 
 async def skip(page: Page) -> Done:
     """End a message that waits, without handling it."""
     group, uri, position = _of_form(page)
-    if not await page.source.topics.parked.skip(group, position, uri=uri):
+    if not await page.source.outbox.parked.skip(group, position, uri=uri):
         msg = f"Position {position} does not wait in {group!r} any more."
         raise InvalidOption(msg)
     page.house.monitor.forget()

@@ -2,13 +2,9 @@
 
 A pause is durable and heeded in every process: whoever reads finishes its batch, gives its slots back and waits; the
 group keeps its place, and retention keeps what it has not read. Deleting a group that somebody reads is refused, unless
-forced. A name that nobody has heard of is refused with the nearest one. Reached as `Outbox.groups` and through the
-broker.
-
-Groups that somebody has heard of: a name that is none of them is more often a slip of the hand than a new group.
-
-A group is known if it has a place in the log, a member, something deferred, or a reader in this process. Used by
-whatever operators ask about a group, through their session or the log's own connection.
+forced. A name that nobody has heard of is more often a slip of the hand than a new group: it is refused with the
+nearest one that is known, by a place in the log, a member, something deferred, or a reader in this process. Reached as
+`Outbox.groups` and through the broker; `check_known` is asked by whatever else operators do with a group.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence

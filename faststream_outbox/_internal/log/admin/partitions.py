@@ -1,24 +1,18 @@
 """The parts of a partitioned log: made ahead of the numbers, dropped when nobody needs them.
 
 Behind the last of them lies the rest, which has no end: whoever publishes finds a place, also where nobody has made
-parts for a long time. No DEFAULT partition, because nothing can be detached concurrently beside one.
-Publishers go on meanwhile: a part is made apart and then attached, detached concurrently and then dropped,
-so that no lock is taken which an INSERT would wait for. What was interrupted is ended by the next one who
-cleans. Used by `Outbox.partitions` and `Outbox.clean`.
+parts for a long time. No DEFAULT partition, because nothing can be detached concurrently beside one. Publishers go on
+meanwhile: a part is made apart and then attached, detached concurrently and then dropped, so that no lock is taken
+which an INSERT would wait for. What was interrupted is ended by the next one who cleans.
 
-The floor: from where on the messages of a log must stay.
+What may be deleted at all, in parts or in rows, lies below the floor, and is deleted in turn with whoever seeks. A
+message must stay if a living group has not read it, if it may still appear, or if it is not sequenced. That takes a
+walk over the ticks that the slowest group has yet to read, so it is found once, in portions, and not for each slice
+that is deleted; it stays true while no living group stands before the place from which it was found. Whoever deletes
+asks for that under a lock, which seeking takes shared until its commit, before it looks for its place: each deletion
+sees every seek that was committed before, and none can come in between.
 
-A message must stay if a living group has not read it, if it may still appear, or if it is not sequenced. That takes
-a walk over the ticks that the slowest group has yet to read, so it is found once, in portions, and not for each slice
-that is deleted. It stays true while no living group stands before the place from which it was found: cursors move on,
-and new ticks have nothing below it. Whoever deletes asks for that, under the lock on retention. Used by `retention`
-and `partitions`.
-
-The lock between retention and whoever puts a group elsewhere: one of both at a time.
-
-Seeking takes it shared until its commit, before it looks for its place. Deleting takes it in an earlier
-statement of its own short transaction, and finds out afterwards what must stay: it sees every seek that was
-committed before, and none can come in between. Used by `retention` and `partitions`.
+Used by `Outbox.partitions`, by `Outbox.setup` and by `retention`.
 """
 
 import asyncio
@@ -33,6 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from faststream_outbox._internal.connections.caller import CallerConnection, caller_connection
+from faststream_outbox._internal.connections.cause import is_locked
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import quoted, schema_map_of, schema_of
 from faststream_outbox._internal.sql.log_admin_rows import LowestUnread, Slowest
@@ -101,7 +96,6 @@ SCAN_SECONDS = 0.01
 ROOM_SECONDS = 0.2
 """How long publishers may have to wait while the end of the parts is moved."""
 NO_END = 2**63 - 1
-LOCK_NOT_AVAILABLE = "55P03"
 
 _PENDING = (
     "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid "
@@ -238,7 +232,7 @@ class Partitions:
                 await connection.execute(text(f"set local lock_timeout = {int(ROOM_SECONDS * 1000)}"))
                 await connection.execute(text(f"lock table {self._log} in access exclusive mode"))
         except DBAPIError as error:
-            if LOCK_NOT_AVAILABLE not in (getattr(error.orig, "sqlstate", None), getattr(error.orig, "pgcode", None)):
+            if not is_locked(error):
                 raise
             return None
         part = self._part(name)

@@ -1,14 +1,13 @@
-"""Where a group stands, and how to put it elsewhere: positions and seeking.
+"""Where a group stands, how much it has not read yet, and how to put it elsewhere.
 
-A position is (tick, position): bigint only, the same for every group, through dumps and restores. Changes
-happen in the caller's transaction; whoever was reading loses its leases with it and starts at the new
-place. Used by `Outbox`.
+A position is (tick, position): bigint only, the same for every group, through dumps and restores. Changes happen in the
+caller's transaction; whoever was reading loses its leases with it and starts at the new place.
 
-Lag: what groups have not read yet, in messages and in seconds.
+Lag is counted up to a bound, in messages and in seconds, and estimated beyond it from what was counted: a question must
+not cost what the answer is large. What is unread is counted exactly where it is little, and also where it is much, if a
+span has every slot and no filter and the ticks in between are not too many. Anything else is marked as an estimate.
 
-Counted up to a bound, and estimated beyond it from what was counted: a question must not cost what the answer is
-large. What is unread is counted exactly where it is little, and also where it is much, if a span has every slot and no
-filter and the ticks in between are not too many. Anything else is marked as an estimate. Used by `Outbox`.
+Used by `Outbox`, by `groups` and by whoever shows how a group stands.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,16 +1,14 @@
 """Retention: what is old and read by every living group goes away.
 
 Never past the slowest living group or a gap. A message that is deferred keeps its own row and its tick, and nothing
-else. A group that has not been heard of for a configured time stops holding messages back, and that is reported; a
-paused one goes on. Deletes in slices, each in a transaction of its own; or drops whole partitions, where the log has
-them. That what must stay is still the same is found out anew for each of them, under a lock that keeps groups where
-they are. Called by `Outbox.clean` and by the janitor.
+else. A group that has not been heard of for a configured time stops holding messages back, and that is reported, once
+by a process, and again after it had come back; a paused one goes on. Deletes in slices, each in a transaction of its
+own; or drops whole partitions, where the log has them. That what must stay is still the same is found out anew for each
+of them, under a lock that keeps groups where they are. Called by `Outbox.clean`.
 
-What the janitor does for a log: partitions ahead of the numbers, and retention.
-
-Partitions are as large as the newest one, and as many ahead as ten rounds of the last growth take, so that nobody who
-publishes meets a missing one. A group that expired is reported once by a process, and again after it had come back.
-Made by the log's client where it was given a `Retention`.
+`Upkeep` is what the janitor does for a log: that, and partitions ahead of the numbers, as large as the newest one and
+as many as ten rounds of the last growth take, so that nobody who publishes meets a missing one. Made by the log's
+client where it was given a `Retention`.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.log.ordering.timeline import Timeline, open_gaps, repair
 from faststream_outbox._internal.schema.log_tables import LogNames
-from faststream_outbox._internal.service import Pulse, retrying
+from faststream_outbox._internal.service import Pulse, called, retrying
 from faststream_outbox._internal.sql.log_rows import Database, MadeTick, ProgressRow
 from faststream_outbox._internal.sql.statements import Statement, column, named, statements
 
@@ -236,11 +236,8 @@ class Ticker:
             await retrying(self._once, self._failed)
             self.outage.worked(loop.time())
             self.pulse.beat()
-            try:
-                async with asyncio.timeout(self.pace.pause(loop.time())):
-                    await self._asked.wait()
-            except TimeoutError:
-                pass
+            now = loop.time()
+            await called(self._asked, now + self.pace.pause(now))
 
     def _failed(self, error: Exception, _: int) -> None:
         self.pulse.beat()

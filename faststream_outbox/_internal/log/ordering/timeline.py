@@ -1,20 +1,18 @@
 """The timeline: ticks in order, and windows of them to read.
 
-A tick never changes once it exists, so every reader of the process shares what was read of them. The
-order of the log is (tick, position): the same for every group and for every replay. A window is a list
-of ranges of positions in that order; it ends where a cursor may stand. What is kept is bounded by ranges as
-well as by ticks: where half of all transactions are rolled back, a tick has thousands. Used by readers.
+A tick never changes once it exists, so every reader of the process shares what was read of them. The order of the log
+is (tick, position): the same for every group and for every replay. A window is a list of ranges of positions in that
+order; it ends where a cursor may stand. What is kept is bounded by ranges as well as by ticks: where half of all
+transactions are rolled back, a tick has thousands. Used by `reader`, `tail` and `sequencer`.
 
-Open gaps, and the transactions that may own them.
+Open gaps, with the transactions that may own them, are asked for by the sequencer, when it warns of an old one, and by
+operators.
 
-Asked by the sequencer, when it warns of an old gap, and by operators.
-
-Repairing the head of a log: of a copy that came without its sequence, or of data that was restored beside another.
-
+`repair` puts right the head of a copy that came without its sequence, or of data that was restored beside another log.
 Publishers look at nothing but the sequence. Where it has gone back, they draw numbers that lie behind every cursor, or
 that belonged to messages which retention has deleted. So nobody ticks until it is known which numbers hold a message
 that is in a tick; all others become gaps again, and what is there is in the next tick. Nothing is skipped, and what is
-in a tick does not come again. Each step is bounded, however long the log is. Used by `Sequencer`.
+in a tick does not come again. Each step is bounded, however long the log is. Called by the sequencer.
 """
 
 from array import array

@@ -1,14 +1,10 @@
-"""Calls: what is sent when members or waiting messages of a group have changed.
+"""Calls: what is said on the log's channel, that a tick was made or that something has changed for a group.
 
-A call names its group, so that nobody else has to do anything. Any role may write to the channel: a call of a group
-that nobody here reads means nothing, whatever else was said means all groups, and neither is passed on more often
-than its members can bear. A lost one costs a part of a lease. Used by the client, and by whoever seeks.
-
-What is said on the log's channel: that a tick was made, or that something has changed for a group.
-
-A tick is its number, as the sequencer's statement sends it; anything else is read by `calls`. Any role may write to
-the channel: what is no number of a tick is a call, and one that is not ours concerns all groups. Handed to the
-listener by the client.
+A tick is its number, as the sequencer's statement sends it. A call says that members or waiting messages have changed,
+and names its group, so that nobody else has to do anything. Any role may write to the channel: a call of a group that
+nobody here reads means nothing, whatever else was said means all groups, and neither is passed on more often than its
+members can bear. A lost one costs a part of a lease. `Channel` is handed to the listener by the client, which sends
+calls too, as whoever seeks does.
 """
 
 import asyncio

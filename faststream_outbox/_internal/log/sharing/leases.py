@@ -1,14 +1,13 @@
 """What one member of a group holds: spans under leases with epochs.
 
-Every write names the epoch under which it holds a span: a member that was slow, paused or cut off moves
-nothing once somebody else has taken over. Leases are given up and taken at the boundaries of batches
-only, by the reader; renewing may happen at any time. No leader, no session locks, no open transaction.
+Every write names the epoch under which it holds a span: a member that was slow, paused or cut off moves nothing once
+somebody else has taken over. Leases are given up and taken at the boundaries of batches only, by the reader; renewing
+may happen at any time. No leader, no session locks, no open transaction. Kept by each `member`.
 
-The crash guard: slots whose messages run one by one, because an owner of the slots has died.
-
-Whoever takes slots over learns that their last owner did not give them back. What that one had in flight is not known,
-so as many messages as it may have read run with a note of each; on the happy path nothing is noted. A message that
-was noted when an owner died is a suspect. Kept by `leases`; `guarded` runs the messages.
+The crash guard knows the slots whose messages run one by one, because an owner of them has died. Whoever takes slots
+over learns that their last owner did not give them back. What that one had in flight is not known, so as many messages
+as it may have read run with a note of each; on the happy path nothing is noted. A message that was noted when an owner
+died is a suspect. `executor` runs the messages.
 """
 
 import asyncio

@@ -1,19 +1,16 @@
-"""URIs, their slots and their keys.
+"""URIs and their slots, spans of them, and who should hold which. Pure functions.
 
-A slot is one of 256 virtual partitions, fixed for ever by an unsigned hash of the full URI that is the
-same in Python and in SQL: `get_byte(decode(md5(convert_to(uri, 'UTF8')), 'hex'), 7)`. A topic with a key
-is a URI too: `orders/order-1`. Pure functions. Used by publishing, reading and the broker.
+A slot is one of 256 virtual partitions, fixed for ever by an unsigned hash of the full URI that is the same in Python
+and in SQL: `get_byte(decode(md5(convert_to(uri, 'UTF8')), 'hex'), 7)`. A topic with a key is a URI too:
+`orders/order-1`. What is wanted of the log are URIs to read by, each with its slots: the bits of one number, so that
+members of a process add up cheaply.
 
-Spans: runs of neighbouring slots with one cursor and one lease, and who should hold which.
+A span is a run of neighbouring slots with one cursor and one lease. A group begins as one span of all slots. Members
+cut spans to share them and join neighbours that have come equally far, so there are about as many rows as members,
+however many slots. This decides, and `leases` carries out. There is no leader: every member decides for itself, and
+epochs keep it safe.
 
-A group begins as one span of all slots. Members cut spans to share them and join neighbours that have
-come equally far, so there are about as many rows as members, however many slots. Pure: decides, and
-`leases` carries out. There is no leader: every member decides for itself, and epochs keep it safe.
-
-What is wanted of the log: URIs to read by, each with its slots.
-
-A set of slots is the bits of one number, so that members of a process add up cheaply. Pure functions. Used by
-`reader`, for what one member wants, and by `tail`, for what all that wait want together.
+Used by publishing, by reading, by the broker and by whatever operators ask.
 """
 
 from collections import Counter
