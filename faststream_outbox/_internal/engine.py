@@ -65,9 +65,6 @@ class EngineClient(ABC):
     def _is_busy(self) -> bool:
         """Whether somebody is served."""
 
-    def _let_go(self) -> None:
-        """Leave what the loop before belonged to; its connections went with it."""
-
     def _move(self) -> None:
         """Belong to the running event loop: the one before may have ended without a stop."""
         loop = asyncio.get_running_loop()
@@ -76,7 +73,7 @@ class EngineClient(ABC):
         if self._loop is not None:
             if self._is_busy() and self._loop.is_running():
                 raise WrongEventLoop(self.ELSEWHERE)
-            self._let_go()
+            # Connections went with their loop.
             self._assemble()
         self._loop = loop
 
@@ -114,9 +111,13 @@ class EngineClient(ABC):
         self.events.emit(events.LoopRestored(name, seconds))
 
 
+Closing = events.Handled | events.Retried | events.Died | events.Released
+"""What closes a message: of each that was started there is one, unless its lease was lost."""
+
+
 def closing(
     outcome: FinalOutcome, seconds: float, *, kept: bool, was_started: bool, age: float | None
-) -> tuple[type[events.MessageEvent], dict[str, Any]]:
+) -> tuple[type[Closing], dict[str, Any]]:
     """The event that closes a message, and its fields beside those that name the message.
 
     seconds: how long its handler took.

@@ -340,7 +340,7 @@ class Settler:
             if not is_told and isinstance(outcome, Done | Settled):
                 continue
             kind, more = closing(outcome, duration, kept=True, was_started=was_started, age=_age_of(delivery))
-            event: Any = kind(*self.member.named(delivery), group=self.member.group.name, **more)
+            event = kind(*self.member.named(delivery), group=self.member.group.name, **more)
             self.emit(event)
         batch.passed += sum(deferral.state == DEFERRED for deferral in batch.deferrals)
         if self.reported is not None:

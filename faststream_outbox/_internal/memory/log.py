@@ -1,27 +1,25 @@
-"""Topics in memory, for tests: what was published, and how far each group has come with it.
+"""Topics in memory, for tests: what was published, how far each group has come with it, and attempts at messages.
 
 The order of the log is that of the commits. A group that failed with a message keeps its key waiting, as on
-PostgreSQL; slots are held by whoever handles a message of theirs, and by nobody else. Sequencing, leases and members
-are left to the tests on PostgreSQL. Used by the test broker.
-
-Attempts at the messages of a topic in memory, for one group.
-
-An attempt ends as one of the log's engine does: outcomes, retries, parking, and a batch of which only the guilty
-message fails. Used by the test broker, which calls the handler at once or from its loops.
+PostgreSQL; slots are held by whoever handles a message of theirs, and by nobody else. An attempt ends as one of the
+log's engine does: outcomes, retries, parking, and a batch of which only the guilty message fails. Sequencing, leases
+and members are left to the tests on PostgreSQL. Used by the test broker, which calls handlers at once or in loops.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
-from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession
+from faststream_outbox._internal.engine import closing
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.blocked import PARKED, RETRY, failed_together, put_off
@@ -30,7 +28,8 @@ from faststream_outbox._internal.log.message import OutboxMessage, checked
 from faststream_outbox._internal.log.options import Start
 from faststream_outbox._internal.log.sharing.slots import matches
 from faststream_outbox._internal.memory.tables import NEVER, MemoryClock
-from faststream_outbox._internal.outcomes.failure import ENDING, Failure, Renderer, described
+from faststream_outbox._internal.outcomes.calling import ended
+from faststream_outbox._internal.outcomes.failure import Failure, Renderer, described
 from faststream_outbox._internal.outcomes.outcome import (
     SETTLED,
     Dead,
@@ -260,33 +259,25 @@ class MemoryReader:
 
     async def read(self, delivery: Delivery, call: Call) -> None:
         """One attempt at a message."""
-        with self._in_flight([delivery]) as began:
-            outcome: Outcome
-            try:
-                outcome = await call(delivery)
-            except ENDING:
-                raise
-            except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with the message
-                outcome = SETTLED if isinstance(delivery.decision, Settled) else Retry(error=error)
-            self._end(delivery, outcome, began)
+        with self._in_flight([delivery]):
+            failed = partial(_meaning, [delivery])
+            outcome, seconds = await ended(call, delivery, failed=failed, cancelled=_pass_on)
+            self._end(delivery, outcome, seconds)
 
     async def read_batch(self, deliveries: Sequence[Delivery], call: Call) -> None:
         """One attempt at several; one by one where all of them failed together."""
         if not deliveries:
             return
-        with self._in_flight(deliveries) as began:
-            outcomes: Sequence[Outcome]
-            try:
-                outcomes = await call(deliveries)
-            except ENDING:
-                raise
-            except BaseException as error:  # noqa: BLE001 - a failed attempt, kept with each message
-                is_settled = all(isinstance(delivery.decision, Settled) for delivery in deliveries)
-                outcomes = [SETTLED if is_settled else Retry(error=error)] * len(deliveries)
+
+        def failed(error: BaseException) -> Sequence[Outcome]:
+            return [_meaning(deliveries, error)] * len(deliveries)
+
+        with self._in_flight(deliveries):
+            outcomes, seconds = await ended(call, deliveries, failed=failed, cancelled=_pass_on)
             alone = failed_together(outcomes)
             for delivery, outcome in zip(deliveries, outcomes, strict=True):
                 if not (alone and isinstance(outcome, Retry | Dead)):
-                    self._end(delivery, outcome, began)
+                    self._end(delivery, outcome, seconds)
         if not alone:
             return
 
@@ -305,27 +296,31 @@ class MemoryReader:
         return self.group.topic, self._name, delivery.position, delivery.deliveries_count
 
     @contextmanager
-    def _in_flight(self, deliveries: Sequence[Delivery]) -> Generator[float, None, None]:
-        """Keep their slots from everybody else; when they began."""
-        began = perf_counter()
+    def _in_flight(self, deliveries: Sequence[Delivery]) -> Generator[None, None, None]:
+        """Keep their slots from everybody else."""
         try:
             for delivery in deliveries:
                 delivery.batch_run = UnleasedEnd()
                 self.group.busy.add(delivery.slot)
                 self._events.emit(events.Started(*self._named(delivery), len(delivery.payload), group=self.group.name))
-            yield began
+            yield
         finally:
             self.group.busy -= {delivery.slot for delivery in deliveries}
 
-    def _end(self, delivery: Delivery, outcome: Outcome, began: float) -> None:
+    def _end(self, delivery: Delivery, outcome: Outcome, seconds: float) -> None:
         """Note what became of a message, and report it."""
-        named, duration = self._named(delivery), perf_counter() - began
-        match self.group.settle(delivery, outcome, self._strategy, self._renderer):
-            case Retry(delay=delay, error=error):
-                self._events.emit(events.Retried(*named, duration, delay or 0.0, error, group=self.group.name))
-            case Dead(reason=reason, error=error):
-                self._events.emit(events.Died(*named, duration, reason, True, error, group=self.group.name))
-            case Release():
-                pass
-            case _:
-                self._events.emit(events.Handled(*named, duration, group=self.group.name))
+        final = self.group.settle(delivery, outcome, self._strategy, self._renderer)
+        # What is given back in memory was never another member's.
+        if not isinstance(final, Release):
+            kind, more = closing(final, seconds, kept=True, was_started=True, age=None)
+            self._events.emit(kind(*self._named(delivery), **more, group=self.group.name))
+
+
+def _meaning(deliveries: Sequence[Delivery], error: BaseException) -> Outcome:
+    """What an error of their handler means: a failed attempt, unless all were finished in its own transaction."""
+    is_settled = all(isinstance(delivery.decision, Settled) for delivery in deliveries)
+    return SETTLED if is_settled else Retry(error=error)
+
+
+async def _pass_on(error: asyncio.CancelledError) -> NoReturn:
+    raise error

@@ -101,10 +101,14 @@ class OutboxClient(EngineClient):
         self.names = Names.of(table, dlq_table, schema_map_of(engine))
         self.wakeups = Wakeups(engine, self.names, self.events, notify, self.identity)
         self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
+        self._detach: Callable[[], None] | None = None
         self._assemble()
 
     def _assemble(self) -> None:
         super()._assemble()
+        if self._detach is not None:
+            self._detach()
+        self._detach = None
         connections = self._connections
         self._workers: list[Worker] = []
         self._claim_connection = self._connection("claim", lock_seconds=LOCK_PATIENCE)
@@ -150,14 +154,9 @@ class OutboxClient(EngineClient):
             guard, connection = self._connection("guard"), self._connection("clean")
             upkeep = Upkeep(self.names, self.events, guard, connection, keep=policy.dead_letters, every=policy.every)
             self._serve("outbox janitor", upkeep.janitor.run)
-        self._detach: Callable[[], None] | None = None
 
     def _is_busy(self) -> bool:
         return bool(self._workers)
-
-    def _let_go(self) -> None:
-        if self._detach is not None:
-            self._detach()
 
     @classmethod
     def shared(cls, engine: AsyncEngine, table: Table, dlq_table: Table | None = None) -> "OutboxClient":
@@ -265,7 +264,7 @@ class OutboxClient(EngineClient):
             return Fate.UNKNOWN if others else Fate.COMMITTED
 
         def tell(error: BaseException) -> None:
-            self.events.emit(events.ConnectionLost("commit", error))
+            self.events.emit(events.StatementFailed("commit", error))
 
         try:
             await commit(session, ask, tell)

@@ -113,7 +113,7 @@ class Settler:
                     while group := pending.take(loop.time()):
                         await self._settle(group)
         except Exception as error:  # noqa: BLE001 - reported; it is left to its lease
-            self._events.emit(events.ConnectionLost("settle", error))
+            self._events.emit(events.StatementFailed("settle", error))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -269,7 +269,7 @@ class Settler:
             del self._failing_since[pending]
             if not self._failing_since:
                 self._said, self._say_at, self._silence = "", 0.0, SAY_AGAIN_SECONDS
-                self._events.emit(events.ConnectionRestored("settle", now - since))
+                self._events.emit(events.StatementWorks("settle", now - since))
 
     def _failed(self, pending: Pending, now: float, error: Exception) -> None:
         # All kinds fail alike where the server is away or a right is missing: that is one piece of news.
@@ -278,7 +278,7 @@ class Settler:
         if is_news or now >= self._say_at:
             self._said, self._say_at = repr(error), now + self._silence
             self._silence = min(2 * self._silence, LONGEST_SILENCE)
-            self._events.emit(events.ConnectionLost("settle", error))
+            self._events.emit(events.StatementFailed("settle", error))
 
     def _close(self, items: Sequence[Ended], written: set[int]) -> None:
         is_done_heard = events.Handled in self._events
