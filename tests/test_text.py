@@ -18,6 +18,7 @@ from faststream_outbox._internal.text import (
     name,
     parsed_cursor,
     parsed_id,
+    parsed_moment,
     parsed_number,
     parts,
     quote,
@@ -165,3 +166,17 @@ def test_ids_are_numbers_or_uuids(text: str | None, found: object) -> None:
 )
 def test_a_place_is_two_numbers(typed: str, place: tuple[int, int] | None) -> None:
     assert parsed_cursor(typed) == place
+
+
+@each(
+    ("typed", "at"),
+    [
+        ("2026-03-01T12:00", NOON),
+        ("2026-03-01T13:00+01:00", NOON),
+        ("2026-03-01", NOON.replace(hour=0)),
+        ("2h", None),
+        ("", None),
+    ],
+)
+def test_a_time_without_a_zone_is_of_utc(typed: str, at: datetime | None) -> None:
+    assert parsed_moment(typed) == at

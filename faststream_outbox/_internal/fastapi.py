@@ -1,19 +1,17 @@
-"""Shortcuts for parameters of handlers that FastAPI resolves: the names of `faststream_outbox.annotations`.
+"""FastAPI: a router with a broker inside, shortcuts for parameters of handlers, and routes that say how it is.
 
-`async def handle(msg: OutboxMessage, session: Annotated[AsyncSession, Depends(get_session)])`. They work with
-`OutboxRouter` and with `faststream_fastapi`, whose own `Context` (version 1.4) looks for the message where FastStream
-since 0.7.5 does not put it, and finds nothing. They resolve in the event loop: a dependency that is not a
-coroutine would cost a thread for every message. In HTTP routes there is no message and no context; there, use
-`router.broker`.
+`OutboxRouter` starts its broker with the application. HTTP routes and handlers of messages live side by side and share
+dependencies: a route publishes through `router.broker` in the session of its own `Depends`, a handler gets what it asks
+for as a route would. Everything else is the broker's: the options are those of `OutboxBroker` and of its
+`subscriber()`. An engine that you give is yours to close.
 
-`OutboxRouter`: an APIRouter of FastAPI's that has a broker inside and starts it with the application.
+The shortcuts have the names of `faststream_outbox.annotations`: `async def handle(msg: OutboxMessage, session:
+Annotated[AsyncSession, Depends(get_session)])`. They work with `OutboxRouter` and with `faststream_fastapi`, whose own
+`Context` (version 1.4) looks for the message where FastStream since 0.7.5 does not put it, and finds nothing. They
+resolve in the event loop: a dependency that is not a coroutine would cost a thread for every message. In HTTP routes
+there is no message and no context; there, use `router.broker`.
 
-HTTP routes and handlers of messages live side by side and share dependencies: a route publishes through
-`router.broker` in the session of its own `Depends`, a handler gets what it asks for as a route would. Everything
-else is the broker's: the options are those of `OutboxBroker` and of its `subscriber()`. An engine that you give
-is yours to close.
-
-`/live`, `/ready` and `/health` as a router of FastAPI: `app.include_router(health_router(broker))`.
+`health_router` has `/live`, `/ready` and `/health`: `app.include_router(health_router(broker))`.
 """
 
 import logging

@@ -255,6 +255,15 @@ def parsed_id(text: str | None) -> int | UUID | None:
         return None
 
 
+def parsed_moment(text: str) -> datetime | None:
+    """The time that somebody typed, of UTC where it names no zone; None where it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
 def parsed_cursor(text: str) -> tuple[int, int] | None:
     """Tick and position of a place in a log, as `TICK:POSITION`; None where it is none."""
     found = _CURSOR.fullmatch(text)

@@ -1,19 +1,10 @@
 """Where a broker's messages live, as the rest of the broker sees it; and how another place takes over for a while.
 
-A `Backend` is everything that depends on that place. `database` has the usual one, which the broker makes of its
-engine. Endpoints ask the configuration for it whenever they need it and never keep it, so it can be replaced in two
-ways: for everybody, by assigning `own_backend` and `producer` of the configuration; or, with `replaced`, for the
-running task and the tasks that it starts, while everybody else goes on with the broker's own. What is published by
-others meanwhile is then not lost.
-
-The backend of a broker that has an engine: the clients of both engines, on PostgreSQL.
-
-Made by the broker. The log's half is missing where the broker was given no tables for topics.
-
-The broker's configuration, as endpoints and routers read it: always late, through the composition.
-
-The one place where endpoints find the backend and the producer: the broker's own, or what the running task was given
-instead. See `backend`.
+A `Backend` is everything that depends on that place; `DatabaseBackend`, which the broker makes of its engine, has the
+clients of both engines on PostgreSQL. Endpoints and routers ask `OutboxBrokerConfig` for it whenever they need it and
+never keep it, so it can be replaced in two ways: for everybody, by assigning `own_backend` and `producer` of the
+configuration; or, with `replaced`, for the running task and the tasks that it starts, while everybody else goes on with
+the broker's own. What is published by others meanwhile is then not lost.
 """
 
 from collections.abc import Generator, Sequence

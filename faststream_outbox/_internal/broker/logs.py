@@ -1,9 +1,8 @@
-"""FastStream's access log with our columns: the queue and the message's id.
+"""What a broker logs: FastStream's access log with our columns, and beside it the event log of its engines.
 
-Where a broker's engines write their event log: to the broker's own logger, beside the access log.
-
-`logger=None` turns the access log off and not this one: what an operator must see then goes to the logger
-`faststream_outbox`. So does what happens before FastStream has made the broker's logger. Made by the broker.
+Both go to the broker's logger. `logger=None` turns the access log off and not the other: what an operator must see then
+goes to the logger `faststream_outbox`. So does what happens before FastStream has made the broker's logger. Made by the
+broker.
 """
 
 import logging

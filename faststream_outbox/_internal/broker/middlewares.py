@@ -1,24 +1,16 @@
-"""What the broker does around every message, outside of all middlewares of the application.
+"""What happens around a handler: its transaction, what it returns, its thread, and what its parameters ask for.
 
-Keeps the failure, so that it can be stored with a dead letter. Opens the transaction of a transactional
-subscriber before the message is parsed, and ends it after what the handler returned was published:
-the handler's writes, the messages that it published and the end of its own message commit together.
-Passes inbound headers on to publishers, where a subscriber asks for that, and the message's id to those of
-other brokers. What could not be forwarded because the other broker has stopped is given back.
+`OutboxMiddleware` stands outside of all middlewares of the application. It opens the transaction of a transactional
+subscriber before the message is parsed, and ends it after what the handler returned was published: the handler's
+writes, the messages that it published and the end of its own message commit together. It passes inbound headers on to
+publishers, where a subscriber asks for that, and the message's id to those of other brokers; what any end means, it
+leaves to `Deciding`.
 
-Publishing what a handler returns while its dependencies are still open.
-
-FastStream publishes a response after the handler's dependencies have ended: a session from a generator
-dependency has committed and closed by then. So an `OutboxResponse` is published right after the
-handler returns, inside of its dependencies, and its session is the one that the handler worked with.
-
-Handlers that are no coroutines: they run in a thread, and what runs there cannot be cancelled.
-
-Whoever cancels such a handler waits for its thread, so that the message is not given to another one while
-it is still being handled; what the thread answers counts. Only the end of the event loop cuts the waiting
-short. Called by the subscriber.
-
-What the parameters of a handler ask for, looked at where it is registered and not when the first message fails.
+`publishing_responses` publishes an `OutboxResponse` inside of the handler's dependencies: FastStream does it after they
+have ended, when a session from one of them has committed and closed. `in_thread` runs handlers that are no coroutines:
+nothing cancels a thread, so whoever cancels such a handler waits for it, and its message is not given to another one
+meanwhile; what it answers counts, and only the end of the event loop cuts the waiting short. `check_session` looks at
+parameters where a handler is registered, and not when the first message fails. Called by the subscriber.
 """
 
 import asyncio

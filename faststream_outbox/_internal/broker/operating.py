@@ -1,8 +1,8 @@
 """What an operator asks of a broker: pause a queue, groups, relays, health, and gauges of the database.
 
-Thin calls of the packages that know the tables: `queue.pause`, `log.admin`, `relay.status`, `health` and `metrics`.
-What is paused is so in every process; the broker adds the queues of its own subscribers to those of the tables. A mixin
-of `OutboxBroker`.
+Thin calls of the packages that know the tables: `queue.pause`, `log.admin`, `relay.status`, `health` and `metrics`,
+imported when they are asked for, because most processes never do. What is paused is so in every process; the broker
+adds the queues of its own subscribers to those of the tables. A mixin of `OutboxBroker`.
 """
 
 from typing import TYPE_CHECKING, Any

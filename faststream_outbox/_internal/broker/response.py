@@ -1,4 +1,9 @@
-"""Commands to publish, and the response that a handler returns to publish a message of its own."""
+"""What may be said of a message, the commands that say it, and the response that a handler returns to publish one.
+
+`MessageOptions` and `DEFAULTS` are the one list of it: whoever publishes takes them whole and passes them on whole.
+Only where a message goes, and whether that fits, is checked here; the producer checks and encodes the rest, because
+middlewares may change a command before. Made by the broker, its publishers and handlers, read by the producer.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta

@@ -1,8 +1,9 @@
 """The subscriber: a thin shell that hands the engine one coroutine.
 
-Take a claim, call FastStream's own `consume`, return the decision found on the claim, or *undecided*.
-Claiming, concurrency, leases, retries and stopping are the engine's. `get_one` and iteration are
-refused: they would lease messages that nobody handles.
+Takes a claim, calls FastStream's own `consume`, and answers with what `Deciding` finds on the claim. Claiming,
+concurrency, leases, retries and stopping are the engine's. Where handlers forward to other brokers, it consumes only
+while these run. `get_one` and iteration are refused: they would lease messages that nobody handles. Made by the
+registrator, started and stopped by the broker.
 """
 
 import logging

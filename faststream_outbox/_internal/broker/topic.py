@@ -1,10 +1,8 @@
-"""What a topic's subscriber may ask for: names and options, checked at the line that registers it.
+"""What topics ask and refuse in the broker: options of their subscribers and publishers, and messages for the log.
 
-An option that means nothing for a topic is refused, not ignored. Called by the registrator.
-
-From commands to messages of the log: the headers, what a topic refuses, and the event that reports it.
-
-Called by the producers.
+An option that means nothing for a topic is refused and not ignored, at the line that registers it; so is what only
+queues can do with a message, before any of it is written. `reporting` tells what was published and what could not be.
+Called by the registrator and by the producers.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from faststream_outbox._internal.queue.dead_letters import Selection
+from faststream_outbox._internal.text import parsed_moment
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
@@ -33,12 +34,10 @@ def parse_length(text: str) -> timedelta:
 
 def parse_moment(text: str) -> datetime:
     """A time, or a length of time ago."""
+    found = parsed_moment(text.strip())
     try:
-        found = datetime.fromisoformat(text.strip())
-        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    try:
+        if found is not None:
+            return found.astimezone(UTC)
         return datetime.now(UTC) - parse_length(text)
     except (typer.BadParameter, OverflowError):
         msg = f"{text!r} is no time. Write 2026-11-17T10:00 (UTC), 2026-11-17T10:00+02:00, or 2h for two hours ago."

@@ -16,7 +16,7 @@ from typing import Literal
 from faststream_outbox._internal.dashboard.guard import Refused
 from faststream_outbox._internal.dashboard.source import describe
 from faststream_outbox._internal.queue.dead_letters import DeadLetters, Replay, Selection
-from faststream_outbox._internal.text import parsed_number
+from faststream_outbox._internal.text import parsed_moment, parsed_number
 from faststream_outbox.errors import InvalidOption
 
 MOST_KEPT = 50
@@ -198,8 +198,7 @@ def _moment(text: str | None) -> datetime | None:
     """A time of a form; one without a time zone is UTC, as all times on the screens."""
     if text is None:
         return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise Refused(400, "Which time?", f"{text!r} is none: write 2026-03-01T12:30.") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    moment = parsed_moment(text)
+    if moment is None:
+        raise Refused(400, "Which time?", f"{text!r} is none: write 2026-03-01T12:30.")
+    return moment

@@ -14,16 +14,15 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.cause import is_locked, is_refused
 from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, DedicatedConnection, Row
-from faststream_outbox._internal.connections.identity import Identity, Role, worker_id_of
-from faststream_outbox._internal.connections.transactions import Isolation
+from faststream_outbox._internal.connections.identity import worker_id_of
+from faststream_outbox._internal.engine import EngineClient
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.events.emitter import checked_events
-from faststream_outbox._internal.events.event_log import Log, write_event_log
+from faststream_outbox._internal.events.event_log import Log
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.janitor import Retention
 from faststream_outbox._internal.log.admin.retention import Upkeep
@@ -37,22 +36,23 @@ from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, Channe
 from faststream_outbox._internal.log.sharing.leases import SlotLeases
 from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Group, Slots
 from faststream_outbox._internal.log.tail import Tail
-from faststream_outbox._internal.outcomes.failure import Renderer, saying
+from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import schema_map_of
-from faststream_outbox._internal.service import Pulse, Service, pause_after, retrying
+from faststream_outbox._internal.service import Pulse, pause_after, retrying
 from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox._internal.wakeup.listener import Listener, listening
-from faststream_outbox.errors import WrongEventLoop
 
 logger = logging.getLogger("faststream_outbox")
 
 MOST_REFUSALS = 8
 
 
-class LogClient:
+class LogClient(EngineClient):
     """Connections, loops and wake-ups of one log in one process."""
+
+    ELSEWHERE = "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
 
     def __init__(
         self,
@@ -64,44 +64,29 @@ class LogClient:
         listen_dsn: str | None = None,
         last_exception_renderer: Renderer | None = None,
         log: Log | None = logger,
-        connections: Callable[[], DedicatedConnection] | None = None,
         retention: Retention | None = None,
     ) -> None:
-        self.engine = engine
+        # Whoever gives events writes of them where it wants to.
+        super().__init__(engine, events=events, log=log if events is None else None, renderer=last_exception_renderer)
         self.tables = tables
         self.names = LogNames.of(tables, schema_map_of(engine))
-        self.renderer = last_exception_renderer
-        self.events = checked_events(events)
-        if events is None and log is not None:
-            write_event_log(self.events, log, saying(last_exception_renderer))
-        self.identity = Identity()
-
-        def make(role: Role, lock_seconds: float = 0.0) -> DedicatedConnection:
-            if connections:
-                return connections()
-            return DedicatedConnection(engine, lock_seconds=lock_seconds, identity=self.identity, role=role)
-
-        self.connection = make("read", LOCK_PATIENCE)
-        self._tick_connection = make("tick")
-        self.operator_connection = make("operate")
+        self.connection = self._connection("read", lock_seconds=LOCK_PATIENCE)
+        self._tick_connection = self._connection("tick")
+        self.operator_connection = self._connection("operate")
         """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
         self._retention = retention
-        self._janitor_connections = (make("guard"), make("clean"))
+        self._janitor_connections = (self._connection("guard"), self._connection("clean"))
         self._listen_connection: DedicatedConnection | None = None
         if listen:
-            self._listen_connection = connections() if connections else listening(engine, listen_dsn, self.identity)
+            self._listen_connection = listening(engine, listen_dsn, self.identity)
         self.timeline = Timeline(self.names)
         self.sequencer = Sequencer(self._tick_connection, self.names, self.timeline, self.events)
-        self.isolation = Isolation()
-        """Of the transactions of handlers."""
         self.had_waited: set[Group] = set()
         """Groups whose last batch was of messages that had waited."""
         self._assemble()
 
     def _assemble(self) -> None:
-        """Make what belongs to one event loop; in another one it is made anew."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.identity.renew()
+        super()._assemble()
         self.fetcher = Fetcher(self.connection, self.names, self.events)
         self.reading = Outage("reading", self.events, tells_each=True)
         """Of members that read, and of whoever reads for those that wait."""
@@ -120,37 +105,24 @@ class LogClient:
         self.outages = [self.ticker.outage, self.reading, self._settling, self._renewals]
         """What its loops and members cannot do at the moment."""
         self._renewer_pulse = Pulse()
-        services: list[tuple[str, Callable[[], Any], Pulse | None]] = [
-            ("outbox ticker", self.ticker.run, self.ticker.pulse),
-            ("outbox log renewer", self._renew, self._renewer_pulse),
-            ("outbox tail reader", self.tail.run, self.tail.pulse),
-            ("outbox progress writer", self.tail.write, self.tail.pulse_of_writing),
-        ]
+        self._serve("outbox ticker", self.ticker.run, self.ticker.pulse)
+        self._serve("outbox log renewer", self._renew, self._renewer_pulse)
+        self._serve("outbox tail reader", self.tail.run, self.tail.pulse)
+        self._serve("outbox progress writer", self.tail.write, self.tail.pulse_of_writing)
         self.listener: Listener | None = None
         if self._listen_connection is not None:
             self.channel = Channel(self.ticker.heard, self.calls.hear)
             sender = self.calls.sender
             self.listener = Listener(self._listen_connection, self.names, self.events, self.channel, sender)
-            services.append(("outbox log listener", self.listener.run, self.listener.pulse))
+            self._serve("outbox log listener", self.listener.run, self.listener.pulse)
         if self._retention is not None:
             upkeep = Upkeep(self, self._retention, *self._janitor_connections)
-            services.append(("outbox log janitor", upkeep.janitor.run, None))
-        self._services = [Service(name, loop, self._crashed, self._restored, pulse) for name, loop, pulse in services]
-        self._changing = asyncio.Lock()
+            self._serve("outbox log janitor", upkeep.janitor.run)
         self._sharing: WeakValueDictionary[Group, asyncio.Lock] = WeakValueDictionary()
         self._suspicion = asyncio.Lock()
 
-    def _move(self) -> None:
-        """Belong to the running event loop: the one before may have ended without a stop."""
-        loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return
-        if self._loop is not None:
-            if self._members and self._loop.is_running():
-                msg = "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
-                raise WrongEventLoop(msg)
-            self._assemble()
-        self._loop = loop
+    def _is_busy(self) -> bool:
+        return bool(self._members)
 
     @property
     def is_healthy(self) -> bool:
@@ -163,11 +135,6 @@ class LogClient:
     def members(self) -> Sequence[Member]:
         """The members that it serves."""
         return tuple(self._members)
-
-    @property
-    def services(self) -> Sequence[Service]:
-        """The loops that run while there are members."""
-        return tuple(self._services)
 
     @property
     def connections(self) -> Sequence[DedicatedConnection]:
@@ -320,10 +287,6 @@ class LogClient:
         self._move()
         return self._suspicion
 
-    def open_session(self) -> AsyncSession:
-        """A session for a transactional handler, which cannot be used any more once it is closed."""
-        return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
-
     def published(self, _: Hint) -> None:
         """Messages of this process were committed."""
         self.ticker.wake()
@@ -348,9 +311,3 @@ class LogClient:
             except Exception as error:  # noqa: BLE001 - reported, and tried again well before the lease ends
                 failures += 1
                 self._renewals.failed(error, asyncio.get_running_loop().time())
-
-    def _crashed(self, name: str, error: BaseException) -> None:
-        self.events.emit(events.LoopCrashed(name, error))
-
-    def _restored(self, name: str, seconds: float) -> None:
-        self.events.emit(events.LoopRestored(name, seconds))

@@ -18,14 +18,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession, Rows, caller_connection
 from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, STATEMENT_TIMEOUT, DedicatedConnection
-from faststream_outbox._internal.connections.identity import Identity, Role
-from faststream_outbox._internal.connections.transactions import Fate, Isolation, begin, commit
+from faststream_outbox._internal.connections.transactions import Fate, begin, commit
+from faststream_outbox._internal.engine import EngineClient
 from faststream_outbox._internal.events import Events
-from faststream_outbox._internal.events.emitter import checked_events
-from faststream_outbox._internal.events.event_log import Log, write_event_log
+from faststream_outbox._internal.events.event_log import Log
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.janitor import Retention, Upkeep, checked_retention
-from faststream_outbox._internal.outcomes.failure import Renderer, saying
+from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.queue.asking import Unheard
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.claimer import Claimer
@@ -37,14 +36,13 @@ from faststream_outbox._internal.queue.scanner import SCAN_TIMEOUT, Scanner
 from faststream_outbox._internal.queue.settler import Settler
 from faststream_outbox._internal.schema.given import check_tables
 from faststream_outbox._internal.schema.names import Names, quoted_name, schema_map_of
-from faststream_outbox._internal.service import Pulse, Service
 from faststream_outbox._internal.sql.queue_rows import LastIdRow, RenewedRow
 from faststream_outbox._internal.sql.statements import named, statements
 from faststream_outbox._internal.wakeup.hint import Hint, HintReceiver
 from faststream_outbox._internal.wakeup.listener import Listener, listening
 from faststream_outbox._internal.wakeup.wakeups import NotifyMode, Wakeups
 from faststream_outbox._internal.wakeup.watcher import Watcher
-from faststream_outbox.errors import ConnectionUnusable, InvalidOption, WrongEventLoop
+from faststream_outbox.errors import ConnectionUnusable, InvalidOption
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.queue.worker import Worker
@@ -56,7 +54,7 @@ LOCK_SECONDS = 0.5
 """How long outcomes wait for a row that somebody has locked, before it is set apart and the others go on."""
 
 
-class OutboxClient:
+class OutboxClient(EngineClient):
     """Connections, loops and wake-ups of one table in one process.
 
     engine: yours; never closed here, and its pool is not used for claiming.
@@ -73,6 +71,7 @@ class OutboxClient:
     retention: which dead letters workers delete by themselves, and when; None deletes none.
     """
 
+    ELSEWHERE = "Workers of this client run in another event loop. Make a client for each loop."
     _shared: ClassVar[WeakValueDictionary[tuple[int, str, str], "OutboxClient"]] = WeakValueDictionary()
 
     def __init__(
@@ -96,27 +95,18 @@ class OutboxClient:
         if dlq_table is None and self._retention is not None and self._retention.dead_letters is not None:
             msg = "Retention(dead_letters=…) needs dead letters: pass dlq_table=make_dlq_table(metadata)."
             raise InvalidOption(msg)
-        self.engine = engine
+        super().__init__(engine, events=events, log=log, renderer=last_exception_renderer, connections=connections)
         self.table = table
         self.dlq_table = dlq_table
         self.names = Names.of(table, dlq_table, schema_map_of(engine))
-        self.events = checked_events(events)
-        if log is not None:
-            write_event_log(self.events, log, saying(last_exception_renderer))
-        self.identity = Identity()
         self.wakeups = Wakeups(engine, self.names, self.events, notify, self.identity)
-        self.isolation = Isolation()
         self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
-        self._renderer = last_exception_renderer
-        self._connections = connections
         self._assemble()
 
     def _assemble(self) -> None:
-        """Make what belongs to one event loop; in another one it is made anew."""
+        super()._assemble()
         connections = self._connections
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: list[Worker] = []
-        self.identity.renew()
         self._claim_connection = self._connection("claim", lock_seconds=LOCK_PATIENCE)
         self._scan_connection = self._connection("scan", timeout=SCAN_TIMEOUT)
         self._settle_connection = self._connection("settle", lock_seconds=LOCK_SECONDS)
@@ -132,7 +122,7 @@ class OutboxClient:
             settle_sql,
             self.events,
             has_dead_letters=self.dlq_table is not None,
-            renderer=self._renderer,
+            renderer=self.renderer,
         )
         renewer = Renewer(self._settle_connection, settle_sql, self.events, self._claims, self._ttls)
         receiver = HintReceiver(self._hinted, self.wakeups.sender)
@@ -147,48 +137,27 @@ class OutboxClient:
         )
         self.outages = [*self.claimer.outages, *scanner.outages, renewer.outage, self._watching]
         """What its loops cannot do at the moment, but for settling: the settler knows that itself."""
-        loops: list[tuple[str, Callable[[], Any], Pulse | None]] = [
-            ("outbox claimer", self.claimer.run, self.claimer.pulse),
-            ("outbox scanner", scanner.run, scanner.pulse),
-            ("outbox settler", self.settler.run, self.settler.pulse),
-            ("outbox renewer", renewer.run, renewer.pulse),
-        ]
+        self._serve("outbox claimer", self.claimer.run, self.claimer.pulse)
+        self._serve("outbox scanner", scanner.run, scanner.pulse)
+        self._serve("outbox settler", self.settler.run, self.settler.pulse)
+        self._serve("outbox renewer", renewer.run, renewer.pulse)
         if self._listens:
-            loops.append(("outbox listener", self.listener.run, self.listener.pulse))
+            self._serve("outbox listener", self.listener.run, self.listener.pulse)
         if self._watches:
-            loops.append(("outbox watcher", self._watcher.run, self._watcher.pulse))
+            self._serve("outbox watcher", self._watcher.run, self._watcher.pulse)
         policy = self._retention
         if policy is not None and policy.dead_letters is not None and connections is None:
             guard, connection = self._connection("guard"), self._connection("clean")
             upkeep = Upkeep(self.names, self.events, guard, connection, keep=policy.dead_letters, every=policy.every)
-            loops.append(("outbox janitor", upkeep.janitor.run, None))
-        self._services = [Service(name, loop, self._crashed, self._restored, pulse) for name, loop, pulse in loops]
+            self._serve("outbox janitor", upkeep.janitor.run)
         self._detach: Callable[[], None] | None = None
-        self._changing = asyncio.Lock()
 
-    def _connection(
-        self, role: Role, *, timeout: float = STATEMENT_TIMEOUT, lock_seconds: float = 0.0
-    ) -> DedicatedConnection:
-        if self._connections is not None:
-            return self._connections()
-        return DedicatedConnection(
-            self.engine, timeout=timeout, lock_seconds=lock_seconds, identity=self.identity, role=role
-        )
+    def _is_busy(self) -> bool:
+        return bool(self._workers)
 
-    def _move(self) -> None:
-        """Belong to the running event loop: the one before may have ended without a stop."""
-        loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return
-        if self._loop is not None:
-            if self._workers and self._loop.is_running():
-                msg = "Workers of this client run in another event loop. Make a client for each loop."
-                raise WrongEventLoop(msg)
-            if self._detach is not None:
-                self._detach()
-            # Their connections went with the loop.
-            self._assemble()
-        self._loop = loop
+    def _let_go(self) -> None:
+        if self._detach is not None:
+            self._detach()
 
     @classmethod
     def shared(cls, engine: AsyncEngine, table: Table, dlq_table: Table | None = None) -> "OutboxClient":
@@ -217,11 +186,6 @@ class OutboxClient:
         return tuple(self._workers)
 
     @property
-    def services(self) -> Sequence[Service]:
-        """The loops that run while there are workers."""
-        return tuple(self._services)
-
-    @property
     def connections(self) -> Sequence[DedicatedConnection]:
         """The connections whose answers show that the server is there."""
         return self._claim_connection, self._scan_connection, self._settle_connection
@@ -232,11 +196,6 @@ class OutboxClient:
         return not self._workers or (
             all(service.is_running for service in self._services) and all(worker.is_healthy for worker in self._workers)
         )
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the loops are being ended from outside, as at the end of `asyncio.run`."""
-        return any(service.is_cancelled for service in self._services)
 
     async def attach(self, worker: "Worker") -> None:
         """Serve this worker; the first one starts the loops."""
@@ -336,10 +295,6 @@ class OutboxClient:
 
         await begin(session, lock)
 
-    def open_session(self) -> AsyncSession:
-        """A session for a transactional handler, which cannot be used any more once it is closed."""
-        return AsyncSession(self.engine, expire_on_commit=False, close_resets_only=False)
-
     def abandon(self, worker: "Worker") -> None:
         """Leave the worker's unwritten outcomes to the end of their leases."""
         for claim in self.settler.give_up(worker):
@@ -378,9 +333,3 @@ class OutboxClient:
             )
             raise ConnectionUnusable(msg)
         return row.last
-
-    def _crashed(self, name: str, error: BaseException) -> None:
-        self.events.emit(events.LoopCrashed(name, error))
-
-    def _restored(self, name: str, seconds: float) -> None:
-        self.events.emit(events.LoopRestored(name, seconds))

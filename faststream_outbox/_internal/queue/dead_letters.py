@@ -1,9 +1,9 @@
 """Dead letters for operators: find, group, edit, replay, purge.
 
-A replay works on a frozen selection: what dies while it runs is not part of it. It puts messages
-back under their own ids, oldest first, so that a key's order holds, and sees to it that nobody draws
-these ids again; it can be counted first without doing anything, slowed down, and followed. A message
-whose `timer_id` was taken meanwhile stays dead and is reported. Used by operators, through the broker's client too.
+A replay works on a frozen selection: what dies while it runs is not part of it. It puts messages back under their own
+ids, oldest first, so that a key's order holds, and sees to it that nobody draws these ids again; it can be counted
+first without doing anything, slowed down, and followed. A message whose `timer_id` was taken meanwhile stays dead and
+is reported. Used by operators, through the broker's client too.
 """
 
 import asyncio
@@ -396,6 +396,4 @@ def as_letter(row: DeadLetterRow) -> DeadLetter:
 
 
 def _group(row: DeadGroupRow) -> ErrorGroup:
-    return ErrorGroup(
-        row.queue, row.failure_reason, row.error_type, row.letters, row.first_failed_at, row.last_failed_at
-    )
+    return ErrorGroup(*row)

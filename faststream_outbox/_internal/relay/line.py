@@ -2,12 +2,10 @@
 
 Gets claims or deliveries, sends their messages in waves, and answers with one outcome for each: done after the
 broker's confirm and not before, dead where the broker refuses the message itself. While the broker is down, batches
-wait here, and the engine renews their leases; nothing is counted. Called by the engines, made by `relay`.
-
-Which messages of a batch may be sent at the same time: pure decisions.
-
-Of each key one at a time, each after the confirm of the one before; what has no key all at once. A key whose message
-was not taken stops there, and the rest of the batch goes on. Used by `line`.
+wait here, and the engine renews their leases; nothing is counted. `Waves` decides, without any I/O, which messages of a
+batch may be sent at the same time: of each key one at a time, each after the confirm of the one before; what has no key
+all at once. A key whose message was not taken stops there, and the rest of the batch goes on. Called by the engines,
+made by `relay`.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """A relay: workers of the engines whose handler sends to another broker, started and stopped with the outbox broker.
 
-`broker.relay(…)` makes it. It begins when the broker that it sends to runs, in whatever order they are started.
-Nothing of claiming, leasing or settling is done here.
-
-From the arguments of `broker.relay` to a relay; what cannot work is refused. Called by brokers and routers.
+It begins when the broker that it sends to runs, in whatever order they are started. Nothing of claiming, leasing or
+settling is done here. `make_relay` makes it of the arguments of `broker.relay`, and refuses what cannot work. Called by
+brokers and routers.
 """
 
 import asyncio

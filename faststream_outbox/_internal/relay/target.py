@@ -1,10 +1,8 @@
 """From `to=` to transports: a publisher of FastStream's, a transport, or a mapping from URI schemes to brokers.
 
-What cannot work is refused here, at the line that registers the relay, with what to do. Called by `make`.
-
-URIs of topics as addresses of other brokers: `kafka://orders/order-1` is topic `orders`, key `order-1`.
-
-Pure functions. Used by `target` and the transports.
+What cannot work is refused here, at the line that registers the relay, with what to do. URIs of topics are read as
+addresses of other brokers: `kafka://orders/order-1` is topic `orders`, key `order-1`. Called by `relay` and by the
+transports.
 """
 
 from collections.abc import Callable, Mapping

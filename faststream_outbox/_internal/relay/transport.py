@@ -1,16 +1,10 @@
-"""What a relay sends through, and what can become of a message there.
+"""What a relay sends, what it sends through, and what can become of a message there.
 
 `Transport` is all that a relay asks of a broker: three methods. Adapters of FastStream's brokers stand in `brokers`,
-one for SQS in `sqs`; an application may bring its own.
-
-A message on its way to another broker: what it says of itself, apart from any broker's way to say it.
-
-Made of claims and deliveries by `line`, and read by transports, which put each fact in its native place.
-
-CloudEvents 1.0: a message with the attributes that others expect of an event, beside its body or around it.
-
-`relay(…, envelope="cloudevents")` is the binary mode: attributes are headers, the body stays as it is.
-`"cloudevents-structured"` makes a JSON object of both. Pure. Used by `line`.
+one for SQS in the public `relay.sqs`; an application may bring its own. `RelayMessage` is what a message says of
+itself, apart from any broker's way to say it: `line` makes it of claims and deliveries, and transports put each fact in
+its native place. `wrapping` adds what CloudEvents 1.0 want: `"cloudevents"` is their binary mode, where attributes are
+headers and the body stays as it is, `"cloudevents-structured"` makes a JSON object of both.
 """
 
 import base64

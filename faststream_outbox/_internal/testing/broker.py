@@ -1,14 +1,10 @@
 """`TestOutboxBroker`: the broker without a database.
 
-Puts a backend in memory and a producer for it in the place of the broker's own. By default `publish` runs the handler
+Puts a `MemoryBackend` and a producer for it in the place of the broker's own. By default `publish` runs the handler
 before it returns, due time or not, and raises what the handler raised. With `run_loops=True` loops run on tables in
-memory, for queues the engine's own, and time can be advanced. One suite runs the same scenarios in both ways and on
-PostgreSQL. FastStream finds it through `registration`.
-
-A broker's backend on tables in memory, in the place of its database. Made by the test broker.
-
-Queues are read by the engine's own workers, through the client in memory. Topics are handed to subscribers as they are
-published, or by the loops of the test broker, so that no subscriber has a worker for them.
+memory, for queues the engine's own, and time can be advanced; topics are handed to subscribers by loops of the test
+broker, so that no subscriber has a worker for them. One suite runs the same scenarios in both ways and on PostgreSQL.
+FastStream finds it through `registration`.
 """
 
 from collections.abc import AsyncGenerator, Generator, Sequence

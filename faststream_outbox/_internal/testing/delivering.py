@@ -1,16 +1,10 @@
-"""Handling at once: what the test broker does with a message that is published, where no loops run.
+"""Who gets what is published to a test broker: subscribers at once, or from loops.
 
-One attempt as the engine makes it, settled as the engine settles it. What the handler raised is raised to whoever
-published, after the other messages had their turn. A queue that is paused and a key that waits are heeded; nothing
-comes again. Used by the producer of the test broker.
-
-The subscribers of brokers under test, each with the client of its broker.
-
-Used by whatever hands messages to them: at once, in loops, or for a request.
-
-The loops that read topics in memory, for a test broker with `run_loops=True`.
-
-They hand each subscriber as many messages at a time as it has workers, never two of one slot. Used by the test broker.
+`Immediate` makes one attempt at a message as the engine makes it, settled as the engine settles it. What the handler
+raised is raised to whoever published, after the other messages had their turn. A queue that is paused and a key that
+waits are heeded; nothing comes again. `TopicLoops` reads topics in memory for a test broker with `run_loops=True`, and
+hands each subscriber as many messages at a time as it has workers, never two of one slot. Called by the test broker and
+its producer.
 """
 
 import asyncio

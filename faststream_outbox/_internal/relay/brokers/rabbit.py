@@ -1,14 +1,10 @@
 """To RabbitMQ: publisher confirms, persistent messages, and none that no queue takes goes unnoticed.
 
 An error of one message closes the channel, and with it fails whatever else is under way on it, also of other batches.
-So after such an error each message that failed is sent again alone: the guilty one is refused, the others are not to
-blame. A channel takes a moment to close, and fails with the same error whoever comes meanwhile: so nobody is guilty who
-has not failed twice.
-
-Who may publish at the same time: many together, or one alone.
-
-An error of one message may fail all that are under way on the same channel. Whose it was is known only of a message
-that was alone there. Used by `rabbit`; belongs to one event loop.
+Whose it was is known only of a message that was alone there: so after such an error each message that failed is sent
+again alone, and `Turns` says who may publish at the same time, many together or one alone. The guilty one is refused,
+the others are not to blame. A channel takes a moment to close, and fails with the same error whoever comes meanwhile:
+so nobody is guilty who has not failed twice. It belongs to one event loop. Made by `target`, called by a line.
 """
 
 import asyncio
