@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from bench.log_stage import LogStage, log_stage
 from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.log import Delivery, Outbox, OutboxMessage

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from bench.log_stage import LogStage, log_stage
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox.log import Outbox, make_log_tables
 
 SMALL = 1000

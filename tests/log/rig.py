@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage, Token
 from tests.log.opened import opened

@@ -10,8 +10,7 @@ import pytest
 
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import matches
+from faststream_outbox._internal.log.sharing.slots import Group, matches
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.sql.statements import Statement

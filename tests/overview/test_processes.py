@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.identity import Identity
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox._internal.overview.processes import grouped
 from faststream_outbox._internal.sql.overview_rows import ConnectionRow
 from faststream_outbox.log import Outbox, make_log_tables

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from faststream_outbox._internal.log.admin.groups import Groups
     from faststream_outbox._internal.log.admin.parked import Parking
     from faststream_outbox._internal.log.client import LogClient
-    from faststream_outbox._internal.log.sharing.leases import Group
+    from faststream_outbox._internal.log.sharing.slots import Group
     from faststream_outbox._internal.log.worker import LogWorker
     from faststream_outbox._internal.relay.status import RelayAges
 

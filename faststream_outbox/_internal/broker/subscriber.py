@@ -40,7 +40,7 @@ from faststream_outbox._internal.broker.publisher import OutboxReplyPublisher, O
 from faststream_outbox._internal.broker.warn import warn_about_manual_handler
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import MAX_DEFERRED, ReadOptions, Start
-from faststream_outbox._internal.log.sharing.slots import checked_group, checked_uri
+from faststream_outbox._internal.log.sharing.slots import Group, checked_group, checked_uri
 from faststream_outbox._internal.outcomes.calling import limited
 from faststream_outbox._internal.outcomes.failure import ENDING
 from faststream_outbox._internal.outcomes.outcome import RELEASE, Outcome
@@ -239,8 +239,6 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         )
 
     def _make_topic_worker(self, group: str) -> "LogWorker | None":
-        from faststream_outbox._internal.log.sharing.leases import Group
-
         options = self.options
         read = ReadOptions(
             # A statement for ten messages would be a waste; nothing is leased by reading ahead.

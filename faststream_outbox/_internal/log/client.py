@@ -33,8 +33,8 @@ from faststream_outbox._internal.log.ordering.sequencer import Sequencer, Ticker
 from faststream_outbox._internal.log.ordering.timeline import Timeline
 from faststream_outbox._internal.log.renewer import Renewing, beat
 from faststream_outbox._internal.log.sharing.calls import CHANGED, Calls, Channel, changed
-from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
-from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Slots
+from faststream_outbox._internal.log.sharing.leases import SlotLeases
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Group, Slots
 from faststream_outbox._internal.log.tail import Tail
 from faststream_outbox._internal.outcomes.failure import Renderer
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables

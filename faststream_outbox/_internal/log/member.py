@@ -17,8 +17,8 @@ from datetime import datetime
 from faststream_outbox._internal.log.blocked import Blocked, Deferral
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
-from faststream_outbox._internal.log.sharing.slots import Cursor, Span
+from faststream_outbox._internal.log.sharing.leases import SlotLeases
+from faststream_outbox._internal.log.sharing.slots import Cursor, Group, Span
 from faststream_outbox._internal.outcomes.outcome import FinalOutcome
 from faststream_outbox._internal.service import Pulse
 from faststream_outbox._internal.sql.log_rows import ReadMessage

@@ -17,8 +17,7 @@ from faststream_outbox._internal.log.member import Batch, Member
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.ordering.timeline import window
 from faststream_outbox._internal.log.settler import Settler
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import SLOTS, Cursor, Slots, furthest_behind, slots_of
+from faststream_outbox._internal.log.sharing.slots import SLOTS, Cursor, Group, Slots, furthest_behind, slots_of
 from faststream_outbox._internal.log.tail import PROGRESS_SECONDS, WIDEST_WINDOW
 from faststream_outbox._internal.service import called
 from faststream_outbox._internal.sql.log_rows import WaitingMessage

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.log.member import Member
-from faststream_outbox._internal.log.sharing.leases import Group, SlotLeases
-from faststream_outbox._internal.log.sharing.slots import Cursor, SeenSpan, Span, fair_plan, fixed_plan, joinable
+from faststream_outbox._internal.log.sharing.leases import SlotLeases
+from faststream_outbox._internal.log.sharing.slots import Cursor, Group, SeenSpan, Span, fair_plan, fixed_plan, joinable
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.sql.log_rows import Census, MemberBeat, NumberedSpan
 from faststream_outbox._internal.sql.statements import column, named, statements

@@ -22,7 +22,7 @@ from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.member import Batch
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox._internal.outcomes.calling import apart
 from faststream_outbox._internal.outcomes.outcome import Outcome
 from faststream_outbox._internal.service import PATIENCE, Service, called, retrying, unbroken

@@ -13,8 +13,7 @@ from faststream_outbox._internal import events
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.options import MAX_DEFERRED
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import checked_group, checked_uri
+from faststream_outbox._internal.log.sharing.slots import Group, checked_group, checked_uri
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.queue.client import OutboxClient
 from faststream_outbox._internal.queue.options import checked_queues

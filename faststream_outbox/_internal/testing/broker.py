@@ -24,7 +24,7 @@ from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.recorder import record
 from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.memory.client import FakeOutboxClient, MemoryDatabase
 from faststream_outbox._internal.queue.worker import Worker

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox._internal.log.admin import groups
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox.errors import GroupInUse, InvalidOption, UnknownName
 from faststream_outbox.log import DeferredMessage, Outbox, OutboxMessage

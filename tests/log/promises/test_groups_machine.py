@@ -15,8 +15,7 @@ from sqlalchemy.pool import NullPool
 from faststream_outbox._internal.log.member import Batch
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import partition
+from faststream_outbox._internal.log.sharing.slots import Group, partition
 from faststream_outbox.events import Events
 from faststream_outbox.log import Cursor, Outbox
 

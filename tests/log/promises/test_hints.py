@@ -6,8 +6,7 @@ import pytest
 
 from faststream_outbox import events
 from faststream_outbox._internal.log.sharing.calls import EVERYBODY, Call, Calls, NewTick, call_in, changed, said
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import Cursor
+from faststream_outbox._internal.log.sharing.slots import Cursor, Group
 from tests.cases import each
 from tests.log.rig import LogRig
 from tests.waiting import eventually

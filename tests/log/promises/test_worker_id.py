@@ -8,7 +8,7 @@ from sqlalchemy.pool import NullPool
 
 from faststream_outbox._internal.connections.identity import parse_name, worker_id_of
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox.log import Outbox, make_log_tables
 from tests.log.rig import LogRig
 from tests.waiting import eventually

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
 from faststream_outbox._internal.log.admin.positions import Lag, lags
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import checked_filter, checked_group
+from faststream_outbox._internal.log.sharing.slots import Group, checked_filter, checked_group
 from faststream_outbox._internal.options import nearest
 from faststream_outbox._internal.schema.log_tables import LogNames
 from faststream_outbox._internal.sql.log_admin_rows import DeletedOfGroup, GroupName, ListedGroup

@@ -19,8 +19,7 @@ from faststream_outbox._internal.log.admin.partitions import Partitions
 from faststream_outbox._internal.log.admin.positions import Lag, Place, Positions, SlotLag, lags, lags_by_slot
 from faststream_outbox._internal.log.admin.retention import Cleaned, clean
 from faststream_outbox._internal.log.append import Token
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import Cursor, checked_filter, checked_group
+from faststream_outbox._internal.log.sharing.slots import Cursor, Group, checked_filter, checked_group
 from faststream_outbox._internal.options import check_seconds
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox._internal.sql.statements import column, statements

@@ -14,8 +14,7 @@ from faststream_outbox._internal.envelope import read_headers
 from faststream_outbox._internal.log.admin.groups import check_known
 from faststream_outbox._internal.log.blocked import DEFERRED, PARKED, RETRY
 from faststream_outbox._internal.log.message import OutboxMessage, shown_payload
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import checked_filter, checked_group
+from faststream_outbox._internal.log.sharing.slots import Group, checked_filter, checked_group
 from faststream_outbox._internal.options import MOST_ROWS, check_choice, check_count, check_text
 from faststream_outbox._internal.sql.log_admin_rows import DeferredRow
 from faststream_outbox._internal.sql.statements import column, named, statements

@@ -20,8 +20,7 @@ from faststream_outbox._internal.connections.caller import AnySession, CallerCon
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.log.message import unique_id
 from faststream_outbox._internal.log.sharing.calls import changed
-from faststream_outbox._internal.log.sharing.leases import Group
-from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor
+from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor, Group
 from faststream_outbox._internal.options import BIGINT
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.sql.log_admin_rows import LagRow, LowWater, TickGuess

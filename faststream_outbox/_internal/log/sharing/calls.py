@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
-from faststream_outbox._internal.log.sharing.leases import Group
+from faststream_outbox._internal.log.sharing.slots import Group
 
 CHANGED = "changed"
 ALL_SECONDS = 1.0

@@ -13,13 +13,13 @@ died is a suspect. `executor` runs the messages.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import md5
 from typing import Any
 from uuid import UUID
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.log.sharing.slots import (
     Cursor,
+    Group,
     Plan,
     SeenSpan,
     Slots,
@@ -65,24 +65,6 @@ BUSY_PAUSE = 0.01
 BUSY_TRIES = 100
 ATTEMPTS = 8
 """How often a plan is made anew at once, when another member took what it was about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Who reads what: a consumer group and the URI that it reads by."""
-
-    name: str
-    uri: str = ""
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """As parameters."""
-        return {"group": self.name, "uri": self.uri}
-
-    @property
-    def digest(self) -> str:
-        """What it is called by in wake-ups, whatever its name has in it."""
-        return md5(f"{self.name}\x1f{self.uri}".encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(slots=True)

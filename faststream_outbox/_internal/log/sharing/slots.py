@@ -1,4 +1,4 @@
-"""URIs and their slots, spans of them, and who should hold which. Pure functions.
+"""Groups and the URIs that they read by, slots, spans of them, and who should hold which. Pure functions.
 
 A slot is one of 256 virtual partitions, fixed for ever by an unsigned hash of the full URI that is the same in Python
 and in SQL: `get_byte(decode(md5(convert_to(uri, 'UTF8')), 'hex'), 7)`. A topic with a key is a URI too:
@@ -28,6 +28,24 @@ from faststream_outbox._internal.schema.log_tables import LAST_SLOT, URI_LENGTH
 from faststream_outbox.errors import InvalidMessage
 
 SLOTS = LAST_SLOT + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Who reads what: a consumer group and the URI that it reads by."""
+
+    name: str
+    uri: str = ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As parameters."""
+        return {"group": self.name, "uri": self.uri}
+
+    @property
+    def digest(self) -> str:
+        """What it is called by in wake-ups, whatever its name has in it."""
+        return md5(f"{self.name}\x1f{self.uri}".encode(), usedforsecurity=False).hexdigest()
 
 
 @lru_cache(maxsize=65536)
