@@ -255,7 +255,7 @@ class LogClient(EngineClient):
             for member in members:
                 await self.begin(member)
         except Exception as error:  # noqa: BLE001 - reported, and tried again
-            self.events.emit(events.ConnectionLost("joining", error))
+            self.events.emit(events.StatementFailed("joining", error))
 
     async def begin(self, member: Member) -> None:
         """Give a member's group its place, if that is not where the log begins."""

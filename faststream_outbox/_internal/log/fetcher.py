@@ -151,7 +151,7 @@ class Fetcher:
                     raise
                 self._narrowing.failed(limit)
                 self._narrowed_at = loop.time()
-                self._events.emit(events.ConnectionLost("reading", error))
+                self._events.emit(events.StatementFailed("reading", error))
                 continue
             if self.unreadable.were_read(rows):
                 return rows, limit

@@ -274,7 +274,7 @@ class Settler:
 
     async def commit(self, session: AsyncSession) -> None:
         """Commit the transaction that `settle_within` wrote in, or raise; whether it came about is found out."""
-        await commit(session, self._fate, lambda error: self.emit(events.ConnectionLost("committing", error)))
+        await commit(session, self._fate, lambda error: self.emit(events.StatementFailed("committing", error)))
 
     async def _fate(self) -> Fate:
         """What became of the transaction that `settle_within` wrote in last."""

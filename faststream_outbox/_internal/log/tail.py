@@ -235,7 +235,7 @@ class Tail:
             kept = set(column(await self._connection.fetch(self._move, _moves(passed))))
         except Exception as error:  # noqa: BLE001 - reported, and found out by each of them
             # Where the cursors are now is not known: whoever settled from where it believes to be would be refused.
-            self._events.emit(events.ConnectionLost("settling", error))
+            self._events.emit(events.StatementFailed("settling", error))
         finally:
             for number, (member, span) in enumerate(passed, 1):
                 member.wrote(span, is_kept=number in kept)

@@ -129,7 +129,7 @@ class Consumer:
                 finally:
                     client.leaving.discard(patience)
         except Exception as error:  # noqa: BLE001 - the leases end by themselves
-            client.events.emit(events.ConnectionLost("leaving", error))
+            client.events.emit(events.StatementFailed("leaving", error))
             return
         for other in client.leaving:
             if not other.expired():
