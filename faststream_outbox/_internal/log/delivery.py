@@ -174,6 +174,10 @@ class Delivery:
         if self.decision is None:
             self.decision = outcome
 
+    def undecide(self) -> None:
+        """Forget what was decided with others of its batch: it is tried once more, alone."""
+        self.decision = self.error = None
+
     def ack(self) -> None:
         """Handled."""
         self.decide(DONE)

@@ -143,7 +143,7 @@ class BatchRun:
             self.begin_again()
             for delivery, outcome in zip(ready, outcomes, strict=True):
                 if isinstance(outcome, Retry | Dead):
-                    delivery.decision = delivery.error = None
+                    delivery.undecide()
                 else:
                     decided[delivery.position] = outcome
             await self.run(alone, release=release)

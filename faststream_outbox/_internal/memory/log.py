@@ -289,7 +289,7 @@ class MemoryReader:
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
             blocked = {each.uri for each in deliveries if each.position in self.group.waiting}
             if isinstance(outcome, Retry | Dead) and delivery.uri not in blocked:
-                delivery.decision = delivery.error = None
+                delivery.undecide()
                 await self.read(delivery, call_alone)
 
     def _named(self, delivery: Delivery) -> tuple[str, str, int, int]:
