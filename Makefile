@@ -114,8 +114,10 @@ format: $(DEV) ## rewrite the code as lint wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(DEV) ## mypy and basedpyright, at the same time
+types: $(DEV) ## mypy and basedpyright, at the same time; and every public name has a type that both know
 	@$(BIN)/mypy & mypy=$$!; $(BIN)/basedpyright --pythonpath $(BIN)/python; status=$$?; wait $$mypy && exit $$status
+	@said=$$(PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright --verifytypes faststream_outbox --ignoreexternal) || \
+		{ echo "$$said"; exit 1; }; echo "$$said" | grep 'completeness score'
 
 bench: $(DEV) ## costs per message, against the baseline
 	$(BIN)/python -m bench $(ARGS)

@@ -38,7 +38,7 @@ class OutboxTelemetrySettingsProvider(TelemetrySettingsProvider[Any, PublishComm
     __slots__ = ("messaging_system",)
 
     def __init__(self) -> None:
-        self.messaging_system = "outbox"
+        self.messaging_system: str = "outbox"
 
     def get_consume_attrs_from_message(self, msg: StreamMessage[Any]) -> dict[str, Any]:
         """Attributes of a handler's span."""

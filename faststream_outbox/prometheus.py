@@ -26,7 +26,7 @@ class OutboxMetricsSettingsProvider(MetricsSettingsProvider[Any, PublishCommand]
     __slots__ = ("messaging_system",)
 
     def __init__(self) -> None:
-        self.messaging_system = "outbox"
+        self.messaging_system: str = "outbox"
 
     def get_consume_attrs_from_message(self, msg: StreamMessage[Any]) -> ConsumeAttrs:
         """Queue, size and number."""
@@ -54,7 +54,7 @@ class OutboxPrometheusMiddleware(PrometheusMiddleware[Any, OutboxPublishCommand]
         received_messages_size_buckets: Sequence[float] | None = None,
         custom_labels: dict[str, str | Callable[[Any], str]] | None = None,
     ) -> None:
-        self.counts_in = (registry, metrics_prefix)
+        self.counts_in: tuple[CollectorRegistry, str] = (registry, metrics_prefix)
         """Where it counts; a recorder that counts there too leaves it what both know."""
         # FastStream asks for a provider with every message: all of them get the same one.
         provider = OutboxMetricsSettingsProvider()

@@ -43,12 +43,12 @@ class EngineClient(ABC):
         connections: Callable[[], DedicatedConnection] | None = None,
     ) -> None:
         self.engine = engine
-        self.events = checked_events(events)
+        self.events: Events = checked_events(events)
         if log is not None:
             write_event_log(self.events, log, saying(renderer))
         self.renderer = renderer
-        self.identity = Identity()
-        self.isolation = Isolation()
+        self.identity: Identity = Identity()
+        self.isolation: Isolation = Isolation()
         """Of the transactions of handlers."""
         self._connections = connections
         self._loop: asyncio.AbstractEventLoop | None = None

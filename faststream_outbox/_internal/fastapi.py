@@ -154,7 +154,7 @@ class OutboxRouter(StreamRouter[Any]):
     All others are those of FastAPI's APIRouter.
     """
 
-    broker_class = Broker
+    broker_class: type[Broker] = Broker  # pyright: ignore[reportIncompatibleVariableOverride]  # it is only called
     broker: Broker  # pyright: ignore[reportIncompatibleVariableOverride]  # made by `broker_class`
 
     def __init__(

@@ -120,7 +120,7 @@ class Pulse:
         self._limit = limit
         self._beat_at = monotonic()
         self._late_at = float("inf")
-        self.beats = 0
+        self.beats: int = 0
         """How often it has beaten: one that is late and beats meanwhile is not stuck."""
 
     def beat(self) -> None:

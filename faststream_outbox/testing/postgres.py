@@ -59,7 +59,7 @@ class PostgresServer(PostgresAddress):
 
     def __init__(self, *, bin_path: Path, data: Path, temporary: Path, settings: Mapping[str, str], kept: bool) -> None:
         super().__init__(port=_free_port(), sockets=temporary, data=data, bin_path=bin_path)
-        self.log = temporary / "log"
+        self.log: Path = temporary / "log"
         self._temporary = temporary
         self._settings = dict(settings)
         self._kept = kept
@@ -152,7 +152,7 @@ class PostgresServer(PostgresAddress):
             return
         for path in (self._temporary, self.data, *self.data.rglob("*")):
             os.chown(path, self._account.pw_uid, self._account.pw_gid, follow_symlinks=False)
-        self.bin_path = within_reach(self.bin_path, self._account, self._temporary / "programs")
+        self.bin_path: Path = within_reach(self.bin_path, self._account, self._temporary / "programs")
 
     def _make_cluster(self) -> None:
         if (self.data / "PG_VERSION").exists():

@@ -59,7 +59,7 @@ class Deciding:
     __slots__ = ("_is_manual", "claims")
 
     def __init__(self, raw: object, *, is_manual: bool) -> None:
-        self.claims = claims_of(raw)
+        self.claims: list[Received] = claims_of(raw)
         self._is_manual = is_manual
 
     @property

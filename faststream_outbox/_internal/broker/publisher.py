@@ -48,11 +48,11 @@ class OutboxPublisher(PublisherUsecase):
     def __init__(self, config: OutboxPublisherConfig, specification: PublisherSpecification[Any, Any]) -> None:
         super().__init__(config, specification)
         self._queue = config.queue
-        self.is_topic = config.is_topic
-        self.headers = config.headers
-        self.reply_to = config.reply_to
-        self.key = config.key
-        self.priority = config.priority
+        self.is_topic: bool = config.is_topic
+        self.headers: dict[str, Any] = config.headers
+        self.reply_to: str = config.reply_to
+        self.key: str | None = config.key
+        self.priority: int = config.priority
 
     @property
     def queue(self) -> str:

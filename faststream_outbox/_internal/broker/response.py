@@ -143,7 +143,7 @@ class OutboxPublishCommand(_Told, BatchPublishCommand):
         self.message_ids = message_ids
         self.timeout = timeout
         self.is_response = False
-        self.has_own_headers = headers is not None
+        self.has_own_headers: bool = headers is not None
         """Whether it came with headers, before publishers added theirs."""
         self.may_commit = False
         """Whether, without a session, it may be written in a transaction of its own: what a handler returned."""
@@ -158,7 +158,7 @@ class OutboxPublishCommand(_Told, BatchPublishCommand):
             self.drawn_id = uuid4()
             self.correlation_id = str(self.drawn_id)
         else:
-            self.correlation_id = generate()
+            self.correlation_id: str = generate()
 
     @property
     def id_for_both(self) -> UUID | None:
@@ -230,7 +230,7 @@ class OutboxResponse(_Told, Response):
                 "OutboxResponse(…, queue='orders', message_id=…). Publishers give theirs other ids."
             )
             raise InvalidMessage(msg)
-        self.queue = queue or topic or ""
+        self.queue: str = queue or topic or ""
         """Where to: the queue, or the topic."""
         self.topic = topic
         self.session = session

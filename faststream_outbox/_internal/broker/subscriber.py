@@ -119,12 +119,12 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         self._usecase = config
         super().__init__(config, specification, calls)
         self._queues = config.queues
-        self.options = config.options
-        self.is_transactional = config.transactional
-        self.is_stopping = False
+        self.options: WorkerOptions = config.options
+        self.is_transactional: bool = config.transactional
+        self.is_stopping: bool = False
         self._knows_to_be_manual = False
-        self.group = config.group
-        self.propagates_headers = config.propagate_inbound_headers
+        self.group: str | None = config.group
+        self.propagates_headers: bool = config.propagate_inbound_headers
         self.worker: Worker | LogWorker | None = None
         self._forwarding: Forwarding | None = None
         self._opening: Service | None = None
@@ -273,7 +273,8 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
 
     def leave(self) -> None:
         """Forget what ran in an event loop that has ended."""
-        self.running, self.worker = False, None
+        self.running: bool = False
+        self.worker = None
 
     async def handle(self, claim: Received) -> Outcome:
         """Consume one message, for the engine."""

@@ -73,7 +73,7 @@ class DedicatedConnection:
         self._identity = identity or Identity()
         self._role: Role = role
         self._may_be_standby = on_standby
-        self.is_standby = False
+        self.is_standby: bool = False
         """Whether the server that was connected to last only reads."""
         self._turn: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,11 +83,11 @@ class DedicatedConnection:
         self._is_given_up = False
         """Whether nobody waits any more for what runs."""
         self._begin = BEGIN
-        self.openings = 0
+        self.openings: int = 0
         """How often it was opened: what was read before the last time may be of another server."""
-        self.answered_at = float("-inf")
+        self.answered_at: float = float("-inf")
         """When the server last answered a statement, on the clock of `monotonic`."""
-        self.pooled = False
+        self.pooled: bool = False
         """Whether a pooler stands between this connection and the server."""
 
     @property

@@ -66,7 +66,7 @@ class BasicAuth:
             msg = f"realm must be printable ASCII without quotation marks, not {realm!r}."
             raise InvalidOption(msg)
         self._passwords = {name: _hash(password) for name, password in passwords.items()}
-        self.challenge = f'Basic realm="{realm}", charset="UTF-8"'
+        self.challenge: str = f'Basic realm="{realm}", charset="UTF-8"'
 
     def __call__(self, request: Request) -> User | None:
         scheme, _, encoded = request.headers.get("authorization", "").partition(" ")

@@ -60,7 +60,7 @@ class Dashboard:
     def __init__(self, house: House, auth: Auth | None) -> None:
         self._house = house
         given = OneTimeToken() if auth is None else auth
-        self.one_time = given if isinstance(given, OneTimeToken) else None
+        self.one_time: OneTimeToken | None = given if isinstance(given, OneTimeToken) else None
         """What lets somebody in where no auth was given."""
         self._guard = Guard(given)
 

@@ -150,7 +150,7 @@ class Monitor:
     """Samples of one source."""
 
     def __init__(self, source: Operator) -> None:
-        self.history = History()
+        self.history: History = History()
         self.findings: Sequence[Finding] = ()
         """What the doctor found last."""
         self.examined_at: datetime | None = None

@@ -76,7 +76,7 @@ class Outage:
     __slots__ = ("_events", "_failing", "_failures", "_say_at", "_silence", "_tells_each", "retry_at", "role", "since")
 
     def __init__(self, role: str, events: Events, *, tells_each: bool = False) -> None:
-        self.role = role
+        self.role: str = role
         self._events = events
         self._tells_each = tells_each
         self._failing: set[Hashable] = set()
@@ -85,7 +85,7 @@ class Outage:
         self._say_at = 0.0
         self.since: float | None = None
         """When it began; None while all is well."""
-        self.retry_at = 0.0
+        self.retry_at: float = 0.0
         """The next try is not before this."""
 
     def failed(self, error: Exception, now: float, who: Hashable = None) -> None:

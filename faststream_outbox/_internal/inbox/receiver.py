@@ -34,7 +34,7 @@ from faststream_outbox._internal.schema.check import validate_inbox_schema
 from faststream_outbox._internal.schema.given import check_inbox
 from faststream_outbox._internal.schema.names import Names, schema_map_of
 from faststream_outbox._internal.service import Service
-from faststream_outbox._internal.sql.statements import statements
+from faststream_outbox._internal.sql.statements import Statements, statements
 
 logger = logging.getLogger("faststream_outbox")
 
@@ -73,14 +73,14 @@ class Receiver:
         check_function("source", source)
         self.engine = engine
         self.table = table
-        self.consumer = checked_consumer(consumer)
+        self.consumer: str = checked_consumer(consumer)
         self.on_concurrent: OnConcurrent = on_concurrent
-        self.keep_response = checked_flag("keep_response", keep_response)
+        self.keep_response: bool = checked_flag("keep_response", keep_response)
         self.message_id = message_id
         self.source = source
-        self.names = Names.of(table, schema_map=schema_map_of(engine))
-        self.sql = statements("inbox", self.names)
-        self.events = Events()
+        self.names: Names = Names.of(table, schema_map=schema_map_of(engine))
+        self.sql: Statements = statements("inbox", self.names)
+        self.events: Events = Events()
         write_event_log(self.events, logger)
         self._keep = checked_keep(keep)
         self._upkeep: Upkeep | None = None

@@ -66,9 +66,9 @@ class SyncInbox:
         check_choice("on_concurrent", on_concurrent, ("wait", "retry"))
         self.engine = engine
         self.table = table
-        self.consumer = checked_consumer(consumer)
+        self.consumer: str = checked_consumer(consumer)
         self.on_concurrent: OnConcurrent = on_concurrent
-        self.events = Events()
+        self.events: Events = Events()
         write_event_log(self.events, logger)
         self._keep = checked_keep(keep)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -52,7 +52,9 @@ MOST_REFUSALS = 8
 class LogClient(EngineClient):
     """Connections, loops and wake-ups of one log in one process."""
 
-    ELSEWHERE = "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
+    ELSEWHERE: ClassVar[str] = (
+        "Readers of this log run in another event loop. Make an Outbox or a broker for each loop."
+    )
 
     def __init__(
         self,
@@ -69,40 +71,40 @@ class LogClient(EngineClient):
         # Whoever gives events writes of them where it wants to.
         super().__init__(engine, events=events, log=log if events is None else None, renderer=last_exception_renderer)
         self.tables = tables
-        self.names = LogNames.of(tables, schema_map_of(engine))
-        self.connection = self._connection("read", lock_seconds=LOCK_PATIENCE)
+        self.names: LogNames = LogNames.of(tables, schema_map_of(engine))
+        self.connection: DedicatedConnection = self._connection("read", lock_seconds=LOCK_PATIENCE)
         self._tick_connection = self._connection("tick")
-        self.operator_connection = self._connection("operate")
+        self.operator_connection: DedicatedConnection = self._connection("operate")
         """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
         self._retention = retention
         self._janitor_connections = (self._connection("guard"), self._connection("clean"))
         self._listen_connection: DedicatedConnection | None = None
         if listen:
             self._listen_connection = listening(engine, listen_dsn, self.identity)
-        self.timeline = Timeline(self.names)
-        self.sequencer = Sequencer(self._tick_connection, self.names, self.timeline, self.events)
+        self.timeline: Timeline = Timeline(self.names)
+        self.sequencer: Sequencer = Sequencer(self._tick_connection, self.names, self.timeline, self.events)
         self.had_waited: set[Group] = set()
         """Groups whose last batch was of messages that had waited."""
         self._assemble()
 
     def _assemble(self) -> None:
         super()._assemble()
-        self.fetcher = Fetcher(self.connection, self.names, self.events)
-        self.reading = Outage("reading", self.events, tells_each=True)
+        self.fetcher: Fetcher = Fetcher(self.connection, self.names, self.events)
+        self.reading: Outage = Outage("reading", self.events, tells_each=True)
         """Of members that read, and of whoever reads for those that wait."""
         self._settling = Outage("settling", self.events, tells_each=True)
         self._renewals = Outage("renewing", self.events, tells_each=True)
         self._members: list[Member] = []
         self._by_group: dict[str, set[Member]] = {}
-        self.tail = Tail(self.connection, self.names, self.timeline, self.fetcher, self.events, self.reading)
-        self.ticker = Ticker(self.sequencer, self.timeline, self.tail.hear, self.events)
-        self.renewing = Renewing(self.connection, self.names)
-        self.calls = Calls(uuid4().hex, self._by_group, self.unsettle)
+        self.tail: Tail = Tail(self.connection, self.names, self.timeline, self.fetcher, self.events, self.reading)
+        self.ticker: Ticker = Ticker(self.sequencer, self.timeline, self.tail.hear, self.events)
+        self.renewing: Renewing = Renewing(self.connection, self.names)
+        self.calls: Calls = Calls(uuid4().hex, self._by_group, self.unsettle)
         self.ending: set[asyncio.Task[None]] = set()
         """Workers that are on their way out."""
         self.leaving: set[asyncio.Timeout] = set()
         """How long the members may still take that give their slots back at the moment."""
-        self.outages = [self.ticker.outage, self.reading, self._settling, self._renewals]
+        self.outages: list[Outage] = [self.ticker.outage, self.reading, self._settling, self._renewals]
         """What its loops and members cannot do at the moment."""
         self._renewer_pulse = Pulse()
         self._serve("outbox ticker", self.ticker.run, self.ticker.pulse)
@@ -111,7 +113,7 @@ class LogClient(EngineClient):
         self._serve("outbox progress writer", self.tail.write, self.tail.pulse_of_writing)
         self.listener: Listener | None = None
         if self._listen_connection is not None:
-            self.channel = Channel(self.ticker.heard, self.calls.hear)
+            self.channel: Channel = Channel(self.ticker.heard, self.calls.hear)
             sender = self.calls.sender
             self.listener = Listener(self._listen_connection, self.names, self.events, self.channel, sender)
             self._serve("outbox log listener", self.listener.run, self.listener.pulse)

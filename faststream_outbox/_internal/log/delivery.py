@@ -58,11 +58,11 @@ class Delivery:
         self._row = row
         self._headers: dict[str, Any] | None = None
         self._ahead: OutboxMessage | None = None
-        self.tick = row.tick
-        self.position = row.position
-        self.uri = row.uri
-        self.slot = row.slot
-        self.queue = topic
+        self.tick: int = row.tick
+        self.position: int = row.position
+        self.uri: str = row.uri
+        self.slot: int = row.slot
+        self.queue: str = topic
         """The topic or the URI that its group reads."""
         self.attempts: int = 0
         """Failed attempts before this one."""
@@ -70,7 +70,7 @@ class Delivery:
         self.decision: Outcome | None = None
         self.error: BaseException | None = None
         self.batch_run: BatchEnd | None = None
-        self.is_running = False
+        self.is_running: bool = False
         """Whether the start of its handler was reported, and not yet what became of it."""
 
     @classmethod

@@ -125,7 +125,7 @@ class Fetcher:
         self._connection = connection
         self._fetch = statements("log", names)["fetch"]
         self._events = emitter
-        self.unreadable = Unreadable()
+        self.unreadable: Unreadable = Unreadable()
         self._narrowing = Narrowing(maxsize)
         self._narrowed_at = float("-inf")
 

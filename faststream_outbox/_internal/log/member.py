@@ -97,24 +97,24 @@ class Member:
     def __init__(self, group: Group, options: ReadOptions, leases: SlotLeases, name: str = "") -> None:
         self.group = group
         self.options = options
-        self.name = name or group.name
+        self.name: str = name or group.name
         self.leases = leases
-        self.blocked = Blocked(hold=options.on_parked == "hold_key", most=options.max_deferred)
-        self.wake = asyncio.Event()
+        self.blocked: Blocked = Blocked(hold=options.on_parked == "hold_key", most=options.max_deferred)
+        self.wake: asyncio.Event = asyncio.Event()
         self.is_stopping = False
-        self.is_unsettled = True
+        self.is_unsettled: bool = True
         """Whether slots may have to change hands, or an operator may have changed something."""
         self.is_alive: Callable[[], bool] = lambda: True
         """Whether somebody drives it."""
         self.advanced: Callable[[], None] = lambda: None
         """Called by a member that reads for long and finds nothing of its own."""
-        self.pulse = Pulse()
+        self.pulse: Pulse = Pulse()
         """Of whoever drives it; at rest where nobody does."""
         self.handling_since: float | None = None
         """Since when a batch is handled, on the clock of `monotonic`; None while none is."""
         self.portion: Portion | None = None
         """What was read for it while it waited."""
-        self.generation = -1
+        self.generation: int = -1
         """Of the ticks that its places are of, as far as they are not written."""
         self.heard = 0
         """How much news there had been when it last read."""

@@ -100,10 +100,10 @@ class Outbox(GroupAdmin):
             raise InvalidOption(msg)
         if schema is not None:
             check_plain_name("schema", schema)
-        self.engine = _engine_of(session_pool)
+        self.engine: AsyncEngine = _engine_of(session_pool)
         check_log(tables, "tables")
-        self.tables = tables or make_log_tables(MetaData(schema=schema), outbox_table, offsets_table)
-        self.options = ReadOptions(
+        self.tables: LogTables = tables or make_log_tables(MetaData(schema=schema), outbox_table, offsets_table)
+        self.options: ReadOptions = ReadOptions(
             batch_size=batch_size,
             lease_ttl_seconds=lease_ttl_seconds,
             retry_strategy=DEFAULT_RETRY if retry_strategy is None else retry_strategy,
@@ -113,7 +113,7 @@ class Outbox(GroupAdmin):
             crash_limit=crash_limit,
         )
         self._strict = strict_key_order
-        self.client = self._operated = LogClient(
+        self.client: LogClient = LogClient(
             self.engine,
             self.tables,
             events=events,
@@ -122,8 +122,8 @@ class Outbox(GroupAdmin):
             last_exception_renderer=last_exception_renderer,
             retention=policy,
         )
-        self.parked = Parking(self.client)
-        self.groups = Groups(self.client)
+        self.parked: Parking = Parking(self.client)
+        self.groups: Groups = Groups(self.client)
 
     async def setup(self) -> None:
         """Create what is missing of the tables, and repair the sequence after a copy that did not carry it.

@@ -68,9 +68,9 @@ class Tail:
         self._stamp: datetime | None = None
         self._generation = -1
         self._news = asyncio.Event()
-        self.pulse = Pulse()
-        self.pulse_of_writing = Pulse()
-        self.heard = 0
+        self.pulse: Pulse = Pulse()
+        self.pulse_of_writing: Pulse = Pulse()
+        self.heard: int = 0
         """Counts how often there was news."""
         self._poll_at = float("inf")
         self._polled_at = 0.0

@@ -179,7 +179,7 @@ class LogWorker:
 
         self._client = client
         self._stopping: asyncio.Task[None] | None = None
-        self.consumers = [
+        self.consumers: list[Consumer] = [
             Consumer(Reader.of(client, group, options, name=name), client, all_at_once if batch else one_by_one)
             for group in ([groups] if isinstance(groups, Group) else groups)
             for _ in range(members)

@@ -67,7 +67,7 @@ class MemoryDatabase:
     """What brokers under one test share."""
 
     def __init__(self) -> None:
-        self.clock = MemoryClock()
+        self.clock: MemoryClock = MemoryClock()
         self.clients: list[FakeOutboxClient] = []
         self.wakeups: dict[MemoryQueues, Wakeups] = {}
         self._tables: dict[str, MemoryQueues] = {}
@@ -100,9 +100,9 @@ class FakeOutboxClient(OutboxClient):
         if given is not None and not isinstance(given, Table):
             msg = f"log_table must be the Table of a log, make_log_tables(…).log, not a {type(given).__name__}."
             raise InvalidOptionType(msg)
-        self.database = database or MemoryDatabase()
-        self.tables = self.database.tables(table)
-        self.log = self.database.log("" if log_table is None else quoted_name(log_table))
+        self.database: MemoryDatabase = database or MemoryDatabase()
+        self.tables: MemoryQueues = self.database.tables(table)
+        self.log: MemoryLog = self.database.log("" if log_table is None else quoted_name(log_table))
         self.renderer = last_exception_renderer
         self.committed: list[MemoryRow] = []
         """What transactional handlers have published to queues, and nobody has handled yet."""
@@ -124,7 +124,7 @@ class FakeOutboxClient(OutboxClient):
             last_exception_renderer=last_exception_renderer,
             connections=lambda: MemoryConnection(self.tables),
         )
-        self.wakeups = self.database.wakeups.setdefault(self.tables, self.wakeups)
+        self.wakeups: Wakeups = self.database.wakeups.setdefault(self.tables, self.wakeups)
         self.database.clients.append(self)
 
     @property

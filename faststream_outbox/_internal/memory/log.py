@@ -48,7 +48,7 @@ class MemoryLog:
     """What was published to topics; `messages` shows what is committed of it."""
 
     def __init__(self, clock: MemoryClock | None = None) -> None:
-        self.clock = clock or MemoryClock()
+        self.clock: MemoryClock = clock or MemoryClock()
         self.rows: list[ReadMessage] = []
         self.messages: list[OutboxMessage] = []
         self.groups: dict[tuple[str, str], MemoryGroup] = {}

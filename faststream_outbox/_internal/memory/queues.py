@@ -100,7 +100,7 @@ class PublishStatements(MemoryTables):
         if not known:
             place = {"queue": PAUSED, "timer_id": values["queue"], "payload": b""}
             known = [MemoryRow(id=next(self._ids), **place, created_at=now, next_attempt_at=NEVER)]
-            self.rows += known
+            self.rows.extend(known)
         mark = known[0]
         mark.acquired_token, mark.acquired_at = uuid4(), now
         return [(mark.id,)]

@@ -109,7 +109,7 @@ class MemoryTables:
     def __init__(self, clock: MemoryClock | None = None) -> None:
         self.rows: list[MemoryRow] = []
         self.dlq_rows: list[dict[str, Any]] = []
-        self.clock = clock or MemoryClock()
+        self.clock: MemoryClock = clock or MemoryClock()
         self._ids = count(1)
         self._dead_ids = count(1)
         self._last: int | None = None

@@ -104,7 +104,7 @@ class Claimer:
         self._turn = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self.pulse = Pulse()
+        self.pulse: Pulse = Pulse()
         self._asking = Asking(connection, sql, plans.unheard, Culprits(connection, sql, events), plans.ask_scan)
         keyed = KeyedClaims(self._asking, self._report, plans.horizon, draw_token)
         self._strays = Narrowing(NO_LIMIT)

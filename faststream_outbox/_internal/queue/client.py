@@ -71,7 +71,7 @@ class OutboxClient(EngineClient):
     retention: which dead letters workers delete by themselves, and when; None deletes none.
     """
 
-    ELSEWHERE = "Workers of this client run in another event loop. Make a client for each loop."
+    ELSEWHERE: ClassVar[str] = "Workers of this client run in another event loop. Make a client for each loop."
     _shared: ClassVar[WeakValueDictionary[tuple[int, str, str], "OutboxClient"]] = WeakValueDictionary()
 
     def __init__(
@@ -98,8 +98,8 @@ class OutboxClient(EngineClient):
         super().__init__(engine, events=events, log=log, renderer=last_exception_renderer, connections=connections)
         self.table = table
         self.dlq_table = dlq_table
-        self.names = Names.of(table, dlq_table, schema_map_of(engine))
-        self.wakeups = Wakeups(engine, self.names, self.events, notify, self.identity)
+        self.names: Names = Names.of(table, dlq_table, schema_map_of(engine))
+        self.wakeups: Wakeups = Wakeups(engine, self.names, self.events, notify, self.identity)
         self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
         self._detach: Callable[[], None] | None = None
         self._assemble()
@@ -118,10 +118,10 @@ class OutboxClient(EngineClient):
             listening(self.engine, self._listen_dsn, self.identity) if connections is None else connections()
         )
         claim_sql, settle_sql = statements("claim", self.names, "keys", "scan"), statements("settle", self.names)
-        self.plans = Plans(Horizon(), Unheard())
-        self.claimer = Claimer(self.plans, self._claim_connection, claim_sql, self.events, self.identity.token)
+        self.plans: Plans = Plans(Horizon(), Unheard())
+        self.claimer: Claimer = Claimer(self.plans, self._claim_connection, claim_sql, self.events, self.identity.token)
         scanner = Scanner(self.plans, self._scan_connection, claim_sql, self.events, self.names.table)
-        self.settler = Settler(
+        self.settler: Settler = Settler(
             self._settle_connection,
             settle_sql,
             self.events,
@@ -130,7 +130,7 @@ class OutboxClient(EngineClient):
         )
         renewer = Renewer(self._settle_connection, settle_sql, self.events, self._claims, self._ttls)
         receiver = HintReceiver(self._hinted, self.wakeups.sender)
-        self.listener = Listener(listen_connection, self.names, self.events, receiver, self.wakeups.sender)
+        self.listener: Listener = Listener(listen_connection, self.names, self.events, receiver, self.wakeups.sender)
         self._watching = Outage("watch", self.events)
         self._watcher = Watcher(
             self._last_id,
@@ -139,7 +139,7 @@ class OutboxClient(EngineClient):
             lambda: self._watching.worked(asyncio.get_running_loop().time()),
             lambda: self.listener.is_hearing,
         )
-        self.outages = [*self.claimer.outages, *scanner.outages, renewer.outage, self._watching]
+        self.outages: list[Outage] = [*self.claimer.outages, *scanner.outages, renewer.outage, self._watching]
         """What its loops cannot do at the moment, but for settling: the settler knows that itself."""
         self._serve("outbox claimer", self.claimer.run, self.claimer.pulse)
         self._serve("outbox scanner", scanner.run, scanner.pulse)

@@ -144,9 +144,9 @@ class Ready:
     """A line of messages and runs of messages."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         """Messages in the line."""
-        self.moved_at = 0.0
+        self.moved_at: float = 0.0
         """When one was last taken, or came while there was none, on the clock of `monotonic`."""
         self._line: deque[Claim | list[Claim]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()

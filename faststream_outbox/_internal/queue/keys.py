@@ -135,16 +135,16 @@ class Horizon:
     def __init__(self) -> None:
         self.server: datetime | None = None
         """When the server began: that is how it is known."""
-        self.id = 0
-        self.is_wanted = False
+        self.id: int = 0
+        self.is_wanted: bool = False
         """Whether keys were claimed since it was read."""
-        self.read_at = 0.0
+        self.read_at: float = 0.0
         """When it may be read again."""
         self._drawn: int | None = None
         self._writers: frozenset[str] = frozenset()
         self._pause = READ_AGAIN_SECONDS
         self._floors: dict[Key, int] = {}
-        self.beginnings = 0
+        self.beginnings: int = 0
         """How often it began anew: an answer to a question from before is not taken."""
 
     def wants_reading(self, now: float) -> bool:

@@ -295,9 +295,9 @@ class Plans:
     def __init__(self, horizon: Horizon, unheard: "Unheard") -> None:
         self.horizon = horizon
         self.unheard = unheard
-        self.work = asyncio.Event()
+        self.work: asyncio.Event = asyncio.Event()
         """Set when there may be something to claim: the claimer waits for it."""
-        self.rest = asyncio.Event()
+        self.rest: asyncio.Event = asyncio.Event()
         """Set when there is nothing to claim for the moment, and something to scan: the scanner waits for it."""
         self._plans: dict[Worker, ClaimPlan] = {}
         self._scans_at = NEVER

@@ -71,7 +71,7 @@ class Settler:
         self._say_at = 0.0
         self._silence = SAY_AGAIN_SECONDS
         self._wake = asyncio.Event()
-        self.pulse = Pulse()
+        self.pulse: Pulse = Pulse()
         self._waiting_since: float | None = None
 
     @property

@@ -63,12 +63,12 @@ class Worker:
         options: WorkerOptions | None = None,
         **settings: Any,
     ) -> None:
-        self.queues = checked_queues(queues)
-        self.options = checked_options(options) or WorkerOptions(**settings)
-        self.client = client or OutboxClient.shared(engine, table, dlq_table)
+        self.queues: tuple[str, ...] = checked_queues(queues)
+        self.options: WorkerOptions = checked_options(options) or WorkerOptions(**settings)
+        self.client: OutboxClient = client or OutboxClient.shared(engine, table, dlq_table)
         self.client.check(self.options)
-        self.events = self.client.events
-        self.name = name or ",".join(self.queues)
+        self.events: events.Events = self.client.events
+        self.name: str = name or ",".join(self.queues)
         self.handle: Any = apart(limited(handle, self.options.handler_timeout))
         self._seconds: float | None = None
         self._crashes = 0
@@ -78,8 +78,8 @@ class Worker:
     def _assemble(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Make what belongs to one event loop; in another one it is made anew."""
         self._loop = loop
-        self.is_stopping = False
-        self.ready = Ready()
+        self.is_stopping: bool = False
+        self.ready: Ready = Ready()
         self._executors: dict[asyncio.Task[None], Executor] = {}
         self.unsettled: set[Claim] = set()
         self._some_settled = asyncio.Event()

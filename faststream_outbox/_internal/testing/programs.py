@@ -116,9 +116,9 @@ class PostgresAddress:
 
     def __init__(self, *, port: int, sockets: Path | str, data: Path | str, bin_path: Path | str) -> None:
         self.port = port
-        self.sockets = Path(sockets)
-        self.data = Path(data)
-        self.bin_path = Path(bin_path)
+        self.sockets: Path = Path(sockets)
+        self.data: Path = Path(data)
+        self.bin_path: Path = Path(bin_path)
 
     def values(self) -> dict[str, int | str]:
         """The arguments that make this address again in another process."""

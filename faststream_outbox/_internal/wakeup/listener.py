@@ -62,8 +62,8 @@ class Listener:
         self._receiver = receiver
         self._lost = asyncio.Event()
         self._heard = asyncio.Event()
-        self.pulse = Pulse()
-        self.is_hearing = False
+        self.pulse: Pulse = Pulse()
+        self.is_hearing: bool = False
         self.deaf_since: float | None = None
         """Since when it does not hear, on the clock of `monotonic`; None while it does, or does not run."""
 

@@ -146,7 +146,7 @@ class Wakeups:
             msg = f"notify must be one of {NOTIFY_MODES}, not {mode!r}."
             raise InvalidOption(msg)
         self.mode = mode
-        self.sender = uuid4().hex
+        self.sender: str = uuid4().hex
         """Names us in the hints that we send, so that our own listener can ignore them."""
         self._names = names
         self._engine = engine

@@ -46,13 +46,13 @@ class GroupAdmin:
 
     engine: AsyncEngine
     tables: LogTables
-    _operated: "LogClient"
+    client: "LogClient"
     _may_sequence: bool = True
 
     @property
     def events(self) -> Events:
         """What happens, for whoever listens."""
-        return self._operated.events
+        return self.client.events
 
     async def get_position(self, session: AnySession, consumer_group: str = "", uri: str = "") -> tuple[int, int]:
         """Transaction and offset of the last message before which the group has handled everything.
@@ -81,7 +81,7 @@ class GroupAdmin:
         """
         group = group_of(consumer_group, uri)
         positions = await Positions.caller_connection(self.tables, session)
-        meant = await near_miss(positions.fetch, group.name, group.uri, self._operated.groups)
+        meant = await near_miss(positions.fetch, group.name, group.uri, self.client.groups)
         if meant is not None:
             msg = f"No group {group.name!r} was known, and now there is one; {meant!r} was there already."
             warnings.warn(msg, OutboxWarning, stacklevel=2)
@@ -96,7 +96,7 @@ class GroupAdmin:
         """
         group = group_of(consumer_group, uri)
         positions = await Positions.caller_connection(self.tables, session)
-        await check_known(positions.fetch, group.name, group.uri, self._operated.groups)
+        await check_known(positions.fetch, group.name, group.uri, self.client.groups)
         return await positions.cursor(group)
 
     async def seek(
@@ -113,9 +113,9 @@ class GroupAdmin:
         group = group_of(consumer_group, uri)
         positions = await Positions.caller_connection(self.tables, session)
         if not create:
-            await check_known(positions.fetch, group.name, group.uri, self._operated.groups, CREATE)
+            await check_known(positions.fetch, group.name, group.uri, self.client.groups, CREATE)
         if place == "latest":
-            await self._operated.sequencer.catch_up()
+            await self.client.sequencer.catch_up()
         await positions.lock(group)
         cursor = await positions.find(place)
         await positions.put(group, cursor)
@@ -135,10 +135,10 @@ class GroupAdmin:
         if timeout is not None:
             check_seconds("timeout", timeout, zero=True)
         values = {**group_of(consumer_group, uri).values, "positions": list(token.positions)}
-        sql = statements("position", self._operated.names)["unread"]
+        sql = statements("position", self.client.names)["unread"]
         pause = 0.002
         async with asyncio.timeout(timeout):
-            while column(await self._operated.operator_connection.fetch(sql, values)) != [0]:
+            while column(await self.client.operator_connection.fetch(sql, values)) != [0]:
                 await asyncio.sleep(pause)
                 pause = min(0.1, pause * 1.5)
 
@@ -152,9 +152,9 @@ class GroupAdmin:
             checked_filter(uri)
         if consumer_group is not None:
             checked_group(consumer_group)
-            await check_known(self._operated.ask, consumer_group, uri, self._operated.groups)
+            await check_known(self.client.ask, consumer_group, uri, self.client.groups)
         await self._catch_up_if_allowed()
-        return await lags(self._operated.operator_connection, self._operated.names, consumer_group, uri)
+        return await lags(self.client.operator_connection, self.client.names, consumer_group, uri)
 
     async def lag_by_slot(self, consumer_group: str, uri: str = "") -> dict[int, SlotLag]:
         """Messages and seconds that each slot of a group is behind, where it is.
@@ -163,15 +163,15 @@ class GroupAdmin:
         uri: what the group reads: this URI and whatever lies below it; empty is everything.
         """
         group = group_of(consumer_group, uri)
-        await check_known(self._operated.ask, group.name, group.uri, self._operated.groups)
+        await check_known(self.client.ask, group.name, group.uri, self.client.groups)
         await self._catch_up_if_allowed()
-        return await lags_by_slot(self._operated.operator_connection, self._operated.names, group)
+        return await lags_by_slot(self.client.operator_connection, self.client.names, group)
 
     async def _catch_up_if_allowed(self) -> None:
         """Sequence what is visible; whoever may only read sees what others have sequenced."""
         if self._may_sequence:
             try:
-                await self._operated.sequencer.catch_up()
+                await self.client.sequencer.catch_up()
             except Exception as error:
                 if sqlstate_of(error) != REFUSED:
                     raise
@@ -182,7 +182,7 @@ class GroupAdmin:
 
         age: seconds that they are open at least.
         """
-        return await self._operated.sequencer.old_gaps(age)
+        return await self.client.sequencer.old_gaps(age)
 
     async def clean(
         self, *, older_than: timedelta = timedelta(days=7), group_expires_after: timedelta = timedelta(days=30)
@@ -193,8 +193,8 @@ class GroupAdmin:
         group_expires_after: a group that was not heard of for so long holds nothing back any more.
         """
         return await clean(
-            self._operated.operator_connection,
-            self._operated.names,
+            self.client.operator_connection,
+            self.client.names,
             self.events,
             older_than=older_than,
             group_expires_after=group_expires_after,

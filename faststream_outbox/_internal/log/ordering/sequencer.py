@@ -75,13 +75,13 @@ class Sequencer:
         self._events = events
         self._place: str | None = None
         self._openings = -1
-        self.is_ticking = False
+        self.is_ticking: bool = False
         """Whether a tick of ours is under way: its wake-up may be heard before its commit is answered."""
-        self.has_more = False
+        self.has_more: bool = False
         """Whether the last tick of ours has left something for the next one."""
-        self.has_to_sweep = False
+        self.has_to_sweep: bool = False
         """Whether it has left gaps that are to be forgotten."""
-        self.log = names.places()["log"]
+        self.log: str = names.places()["log"]
 
     async def progress(self, *, make_head: bool = True) -> Progress:
         """See whether there is something to sequence."""
@@ -212,10 +212,10 @@ class Ticker:
         self._warned_at = float("-inf")
         self._warned_age: float | None = None
         """How old the gap was that was reported; None while there is none."""
-        self.outage = Outage("sequencing", events)
-        self.pulse = Pulse()
+        self.outage: Outage = Outage("sequencing", events)
+        self.pulse: Pulse = Pulse()
         self._owners_at = float("-inf")
-        self.pace = Pace()
+        self.pace: Pace = Pace()
 
     def wake(self) -> None:
         """Ask for progress at once: something was committed in this process."""

@@ -111,11 +111,11 @@ class Timeline:
         self._ticks: list[Tick] = []
         self._ranges = 0
         self._openings = 0
-        self.head = 0
+        self.head: int = 0
         """The newest tick that is known to exist."""
         self._hinted = 0
         """The newest tick that somebody spoke of; anybody may."""
-        self.generation = 0
+        self.generation: int = 0
         """Counts how often the ticks may have become others: then no place that is not written is worth anything."""
 
     @property
