@@ -1,14 +1,10 @@
-"""An address that a user wrote down, `listen_dsn`, in the words of each driver.
+"""An address that a user wrote down, `listen_dsn`, and connections to it by an engine's own settings.
 
 It is written as libpq writes it or as SQLAlchemy does, for either driver; the driver is the engine's. What it does not
-say is the engine's: user and password, TLS, and whatever else is in `connect_args`. Used by `redirected`.
-
-Connections to another address by an engine's own settings.
-
-The engine makes them as it makes its own (TLS, `connect_args`, passwords that are fetched for each connection, the
-application's `do_connect` hooks, which see the new address), except for where they go. An engine with a creator of its
-own cannot be sent elsewhere: then the address stands alone, and must say by itself whether it wants TLS. Used by
-`DedicatedConnection`.
+say is the engine's: user and password, TLS, and whatever else is in `connect_args`. The engine makes the connections as
+it makes its own (passwords that are fetched for each, the application's `do_connect` hooks, which see the new address),
+except for where they go. An engine with a creator of its own cannot be sent elsewhere: then the address stands alone,
+and must say by itself whether it wants TLS. Used by `dedicated`.
 """
 
 from collections.abc import Mapping, MutableMapping

@@ -1,18 +1,11 @@
-"""Opening a connection so that whoever is cancelled meanwhile leaves none behind.
+"""How a connection of ours comes about, and what it is set to.
 
 Cancelled half-way, SQLAlchemy before 2.1 forgets what the driver has opened by then, and the server keeps it until the
-process ends. So the opening goes on by itself for a moment, and what comes of it is closed. Used by `dedicated`, and by
-health, which examines the tables through SQLAlchemy.
-
-What a connection of ours is set to, whatever a role or a database has set: how it plans, and its time limits.
-
-Pure texts; `dedicated` sends them when it has opened a connection, or with each transaction behind a pooler.
-
-An engine beside the application's: made by the same recipe, with a pool of its own that keeps nothing.
-
-For whoever needs SQLAlchemy's connections and must not wait for the application's, whose pool may be exhausted. The
-dialect, hooks on connecting and execution options are the engine's, but not its isolation level. Used by the doctor and
-by `health`.
+process ends. So the opening goes on by itself for a moment, and what comes of it is closed. How the server plans and
+how long it waits is set whatever a role or a database has set: when a connection has opened, or with each transaction
+behind a pooler. `engine_apart` makes an engine by the recipe of the application's, with a pool of its own that keeps
+nothing and without its isolation level, for whoever must not wait for a pool that may be exhausted. Used by
+`dedicated`, and by the doctor and `health`, which examine the tables through SQLAlchemy.
 """
 
 import asyncio

@@ -1,13 +1,9 @@
-"""The log as a listener: what an operator must see, and nothing per message that goes well.
+"""The log as a listener: what an operator must see, in a sentence each, and nothing per message that goes well.
 
-A trouble that lasts is said when it begins and again after ever longer times, and that it is over is said once. A
-record is one line, whatever names and errors hold, and has no part of a message in it; only a traceback comes below.
-The event's fields come along as `outbox_…`, for logs that are searched by machines.
-
-What the event log says of each event: a level and a sentence for an operator.
-
-An event is noteworthy or quiet, and a type checker sees to it that none is forgotten. Pure functions; used by
-`event_log`.
+An event is noteworthy or quiet, and a type checker sees to it that none is forgotten. A trouble that lasts is said when
+it begins and again after ever longer times, and that it is over is said once. A record is one line, whatever names and
+errors hold, and has no part of a message in it; only a traceback comes below. The event's fields come along as
+`outbox_…`, for logs that are searched by machines. Given its events by the clients of both engines and by the inbox.
 """
 
 import logging

@@ -1,13 +1,9 @@
 """Failures in a row of one kind of statement: when it may be tried again, and what is reported.
 
 Each kind has its own, so that what works does not hide what fails. Reported when it begins, again after ever longer
-times while it lasts, and once when it ends. Several may share one: it ends when the last of them works again. Used by
-the loops of the queue, the log and the wake-ups.
-
-What was said already: an outage that goes on is a line when it begins, and then one after ever longer times.
-
-Many loops tell of every try that failed, because metrics count them; a log that fills up with them hides everything
-else. Pure bookkeeping on given times. Used by the event log.
+times while it lasts, and once when it ends. Several may share one: it ends when the last of them works again. Metrics
+count every try that failed; the log would fill up with them, so `Repeats` knows what was said already. Bookkeeping on
+given times. Used by the loops of the queue, the log and the wake-ups, and by the event log.
 """
 
 from collections.abc import Hashable

@@ -1,15 +1,12 @@
-"""What a subscriber may have that the inbox cannot keep its promise with; found when it is registered, or at once.
+"""What a subscriber may not have where the inbox is to keep its promise, and under which id a message came.
 
 `check` raises for all of it. A message that comes nevertheless is refused only where running its handler would be
-wrong; where messages may be lost, and never taken twice, that is warned about once. Used by `Inbox.check`, the
-middleware and `once`.
-
-Under which id and from which source a message of a FastStream broker came.
+wrong; where messages may be lost, and never taken twice, that is warned about once.
 
 FastStream gives every message an id, and invents one where none was sent: a random one (RabbitMQ, Redis), the
 correlation id, which whole chains of messages share (NATS), or offset and time, which two partitions of Kafka may have
-in common. An invented id knows no message again, or takes two for one; so only what was sent counts: the
-property of AMQP, the header `message_id`, and `Nats-Msg-Id`. Used by the middleware and by `once`.
+in common. An invented id knows no message again, or takes two for one; so only what was sent counts: the property of
+AMQP, the header `message_id`, and `Nats-Msg-Id`. Used by `Inbox.check`, the middleware and `once`.
 """
 
 import warnings

@@ -2,24 +2,11 @@
 
 The transaction begins when a message was parsed and ends after what its handler returned was published, so that a
 publisher of the outbox is part of it and a failing publisher undoes it; where the answer is kept, it ends before, so
-that nobody hears of what is not committed. FastStream acknowledges after that: its own middleware is the outermost.
-Made by `Inbox.middleware`, one for each message.
-
-Acknowledgements that a handler makes by hand: remembered, and carried out after the commit.
-
-An ack that is sent before the commit is a message lost, should the process die between the two. FastStream's own
-acknowledgement comes last anyway. Used by the middleware and by `once`.
-
-Troubles that are nobody's fault but the database's: the message comes again, whatever its subscriber's policy says.
-
-A policy such as REJECT_ON_ERROR speaks of messages that cannot be handled. A connection that broke, a server that
-restarts or a transaction that was in another's way says nothing about the message. Used by the middleware and by
-`once`.
-
-From what a handler returned to an answer that can be kept, and from there to a response that FastStream publishes.
-
-The first answer takes the same way as its repetitions, so that both are the same bytes. Used by the middleware and by
-`once`.
+that nobody hears of what is not committed, and the first answer takes the same way as its repetitions. FastStream
+acknowledges after that: its own middleware is the outermost. An ack by hand is remembered and carried out after the
+commit: sent before, it would be a message lost, should the process die between the two. Trouble of the database says
+nothing about a message, which comes again whatever its subscriber's policy says. Made by `Inbox.middleware`, one for
+each message; `once` uses the parts.
 """
 
 import asyncio

@@ -1,23 +1,11 @@
-"""What `receive` gives: whether a message is new, and the session for its effects.
+"""One message of an inbox: what it is known by, its session, its answer, and the receipt that a handler gets.
 
-Used by applications without FastStream, and by handlers' middleware.
-
-What a handler answered, as it is kept with the receipt: bytes, how to read them, and headers.
-
-Used by both forms of the inbox, and by what replays it to a request that came again.
-
-What a message is known by: its consumer, its source and its id, checked before any SQL is sent.
-
-Also the number of the lock that says that somebody is about it: two deliveries of one message draw the same. Used by
-both forms of the inbox.
-
-The session that a receipt belongs to: whoever gets it may write with it, and neither commit nor roll back.
-
-A commit half-way would part the receipt from the writes behind it; after a rollback the receipt would be gone and the
-writes behind it would stay. The first is refused at once, the second when the inbox is about to commit. Used by both
-forms of the inbox.
-
-The options of an inbox, checked where it is made. Used by both of its forms.
+A message is known by its consumer, its source and its id, checked before any SQL is sent; two deliveries of one draw
+the same lock. Whoever gets the session may write with it, and neither commit nor roll back: a commit half-way would
+part the receipt from the writes behind it and is refused at once; after a rollback the receipt would be gone and the
+writes behind it would stay, which is refused when the inbox is about to commit. An answer is kept as bytes, with how to
+read them. The options are checked where an inbox is made. Used by both forms of the inbox; receipts are for
+applications too.
 """
 
 import json

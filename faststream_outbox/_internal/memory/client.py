@@ -1,9 +1,8 @@
 """The queue engine's client on tables in memory, and the database that clients of one test share.
 
 Brokers of one table share its rows, dead letters and wake-ups, those of one log its topics, and all of them the clock.
-Made by the test broker, whose `fake_client` it is; applications look at the tables through it.
-
-A connection of the queue engine's client that leads to tables in memory. Made by the client there.
+The connections of the client lead to the tables. Made by the test broker, whose `fake_client` it is; applications look
+at the tables through it.
 """
 
 import asyncio

@@ -1,12 +1,7 @@
-"""The queues in memory: every statement of the queue engine, on one table and its dead letters.
+"""The queues in memory: every statement of the queue engine but claims, on one table and its dead letters.
 
-One contract suite asks this and PostgreSQL the same questions. Used by the client in memory.
-
-Publishing, timers and pauses on tables in memory: the statements of publish and control.sql.
-
-Settling on tables in memory: the statements of settle.sql.
-
-Dead letters on tables in memory: the statements of dead.sql.
+Publishing, timers and pauses answer publish.sql and control.sql, settling settle.sql, dead letters dead.sql; `claiming`
+has the rest. One contract suite asks this and PostgreSQL the same questions. Used by the client in memory.
 """
 
 import json

@@ -1,16 +1,8 @@
-"""Tables in memory: rows, dead letters, and one place to ask them a statement by its name.
+"""Tables in memory: their clock, their rows, and one place to ask them a statement by its name.
 
-`answer` calls the method of a statement. `publishing`, `claiming`, `settling` and `dead_letters` have these methods,
-each for some files of SQL; `queues` puts them together.
-
-The rows of tables in memory, and the shapes in which statements return them.
-
-A `MemoryRow` changes in place, as a row of the outbox does. The shapes are tuples with the columns of the statements on
-PostgreSQL, in their order: the engines read both alike.
-
-The clock of tables in memory, and the moments that are no times of a clock.
-
-Shared by all tables of a test, so that time passes for all of them at once.
+`answer` calls the method of a statement; `claiming` and `queues` have these methods. A `MemoryRow` changes in place, as
+a row of the outbox does, and is returned in the shapes that statements return on PostgreSQL: the engines read both
+alike. All tables of a test share the clock, so that time passes for all of them at once.
 """
 
 import json

@@ -2,12 +2,9 @@
 
 A handler's own transaction is hidden until it commits, and so is an application's session where the engine's loops
 run. Where `publish` handles at once, what a session publishes is there at once too, and only its rollback takes it
-back. A rolled back savepoint takes back what was done within it. Transactions do not wait for each other. Used by the
-producer and the client of the test broker.
-
-Sessions that do nothing but end a transaction on tables in memory.
-
-For tests that publish without a database, and for transactional handlers where there is none.
+back. A rolled back savepoint takes back what was done within it. Transactions do not wait for each other. The sessions
+do nothing but end one. Used by the producer and the client of the test broker, and by tests that publish without a
+database.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -4,17 +4,10 @@ A lock that is tried, and not waited for, decides who asks. Whoever has it keeps
 that the gauges stay with one process; the others show none, and try again from time to time. The lock is a
 transaction's, without a snapshot, and the server ends it if its process falls silent: one that is frozen or cut off
 does not keep the others from asking. Nothing is written. What fails is an event and never an error of the
-application's. Run by the broker.
+application's, and costs its own gauges and no other.
 
-One sample: the answers of an overview as values of gauges.
-
-Pure, but for `ask`, which puts the questions one after the other; one that fails costs its own gauges and no other.
-However many queues and groups there are, so many have gauges of their own, and the rest is `other`. Used by `sampler`.
-
-How many values a label may have: what others can write must not become a series for each of them.
-
-A queue, a reason, the type of an error or the source of a message may come from outside. The first so many values of a
-label are kept as they are; whatever else comes is counted under `other`. Used by the recorders.
+However many queues and groups there are, so many have gauges of their own, and the rest is `other`; so it is with every
+label that others can write. Run by the broker; the recorders bound their labels with the same.
 """
 
 import asyncio

@@ -1,13 +1,9 @@
-"""The series that only an outbox has, as one table: what is counted, by what, and what it means.
+"""The series that only an outbox has, as two tables: what is counted, and the gauges that are asked of the database.
 
 In Prometheus a counter is called `<prefix>_outbox_<name>_total`, a gauge or a histogram
 `<prefix>_outbox_<name>`; in OpenTelemetry all are called `messaging.outbox.<name>`, unless `meter_name` says
-otherwise. Read by both recorders, and printed in docs/metrics.md.
-
-The gauges that are asked of the database: how much waits, how old it is, who reads it. Printed in docs/metrics.md.
-
-Shown by the one process that asks at the moment, so a query takes their `max` over instances and never their sum. Named
-as those of `series`.
+otherwise. Gauges are shown by the one process that asks at the moment, so a query takes their `max` over instances and
+never their sum. Read by both recorders and by the sampler, and printed in docs/metrics.md.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,8 @@
-"""From envelopes to one statement and its values, and from its rows back to ids. Pure. Used by `put`.
+"""From envelopes to one statement and its values, and from its rows back to ids.
 
-Messages that differ in their bodies alone: one row for all of them, and the bodies.
-
-A thousand rows would be a thousand tuples to make, to take apart again and, for the garbage collector, to
-visit. Reads like the rows that it stands for. Made by the broker for `publish_batch`, taken by `publish`.
-
-Random ids for many messages at once: a tenth of what `uuid4` takes, and of what the server would take.
-
-Version 4 UUIDs as text. Used for message ids, and by the broker for correlation ids of a batch.
+Messages that differ in their bodies alone are one row for all of them, and the bodies: a thousand rows would be a
+thousand tuples to make, to take apart again and, for the garbage collector, to visit. Their random ids are drawn at
+once, at a tenth of what `uuid4` takes. Pure. Used by `put`, and by the broker for `publish_batch`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,13 +1,9 @@
-"""The differences between a described table and a live one, each with the SQL that repairs it.
+"""The differences between a described table and a live one, each with the SQL or the words that repair it.
 
-A pure function over the values of `schema.shape`. What a user has added is left alone, unless it
-would make publishing fail or claiming slow. The differences come in an order in which their fixes
-can be applied. Called by `schema.check`.
-
-What no SQL of ours can repair safely: said in words, with what it costs and what to do.
-
-Something else under the table's name may hold messages, and policies, triggers, rules and rights are the
-user's own. A pure function over the values of `schema.shape`; called by `schema.compare`.
+A pure function over the values of `schema.shape`. What a user has added is left alone, unless it would make publishing
+fail or claiming slow. What no SQL of ours can repair safely is said in words, with what it costs and what to do:
+something else under the table's name may hold messages, and policies, triggers, rules and rights are the user's own.
+The differences come in an order in which their fixes can be applied. Called by `schema.check`.
 """
 
 import re

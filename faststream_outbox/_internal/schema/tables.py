@@ -1,20 +1,15 @@
-"""The tables as SQLAlchemy objects on the caller's own MetaData, for Alembic or `create_all`.
+"""The tables of queues, dead letters and receipts, on the caller's own MetaData, for Alembic or `create_all`.
 
-The package never creates or alters them by itself. No index mentions a lease column and a page is
-filled to less than half when rows are inserted, so that claiming a message is a HOT update: it
-touches no index, and the row's second version finds room on the same page. Rows of a queue are
-short-lived, so the space is cheap.
+The package never creates or alters them by itself. No index of a queue mentions a lease column and a page is filled to
+less than half when rows are inserted, so that claiming a message is a HOT update: it touches no index, and the row's
+second version finds room on the same page. Rows of a queue are short-lived, so the space is cheap.
 
-The table of receipts, on the caller's own MetaData, for Alembic or `create_all`.
+A receipt says that the effects of one message, from one source, for one consumer, are in this database: it was
+committed together with them. Its primary key is what decides; the index by time is for retention alone.
 
-A row says that the effects of one message, from one source, for one consumer, are in this database: it was committed
-together with them. The primary key is what decides; the index by time is for retention alone. `response` is what the
-handler answered, where that is kept. The package never creates or alters the table by itself.
-
-How full the pages of a table are made, as a part of CREATE TABLE that `create_all` and Alembic's migrations carry.
-
-SQLAlchemy 2.1 has an option for it. 2.0 has none, but writes what it is given as the access method as it is, and that
-stands just before. Used by the factories of tables and by whoever describes one.
+How full pages are made is a part of CREATE TABLE that SQLAlchemy 2.1 has an option for. 2.0 has none, but writes what
+it is given as the access method as it is, and that stands just before. Used by applications and by whoever describes
+one.
 """
 
 from typing import Any

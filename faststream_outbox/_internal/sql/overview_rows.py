@@ -1,7 +1,4 @@
-"""The shapes of what questions about queues return. See `rows`.
-
-The shapes of what the overview asks a log for. See `rows`.
-"""
+"""The shapes of what questions about queues and topics return. See `statements`."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,17 +1,14 @@
-"""Named statements, and the connections that run them.
+"""Named statements, and their rows under the names of columns.
 
-Each `.sql` file beside this module holds statements that start with `-- name: <name>` and a line of
-description. `{table}`, `{dead}` and the like stand for quoted names and are filled once; `:name` is
-a parameter, written as each driver wants it. Used by every engine. Elsewhere stands only what cannot be such a
-statement: settings of a connection (`dedicated`, `settings`, `isolation`), the DDL of partitions, the DDL and catalog
-questions of `schema`, and the broker's ping. What stands between `/*if dead*/` and `/*end*/` is left out where there is
-no dead-letter table.
+Each `.sql` file beside this module holds statements that start with `-- name: <name>` and a line of description.
+`{table}`, `{dead}` and the like stand for quoted names and are filled once; `:name` is a parameter, written as each
+driver wants it. What stands between `/*if dead*/` and `/*end*/` is left out where there is no dead-letter table. A
+shape is a NamedTuple whose fields are the columns of a statement, in order; the modules of rows hold the shapes, and
+say which statements return each: a test holds them against the columns that the server reports.
 
-Rows under the names of their columns, instead of by their places.
-
-A shape is a NamedTuple whose fields are the columns of a statement, in order. `queue_rows` and `log_rows` hold the
-shapes, and say which statements return each; a test holds them against the columns that the server reports. Used by
-whoever reads what a statement returned.
+Elsewhere stands only what cannot be such a statement: settings of a connection (`dedicated`, `opening`,
+`transactions`), the DDL of partitions, the DDL and catalog questions of `schema`, and the broker's ping. Used by
+everything that sends statements.
 """
 
 import re
