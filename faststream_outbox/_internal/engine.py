@@ -40,7 +40,6 @@ class EngineClient(ABC):
         events: Events | None,
         log: Log | None,
         renderer: Renderer | None,
-        connections: Callable[[], DedicatedConnection] | None = None,
     ) -> None:
         self.engine = engine
         self.events: Events = checked_events(events)
@@ -50,7 +49,6 @@ class EngineClient(ABC):
         self.identity: Identity = Identity()
         self.isolation: Isolation = Isolation()
         """Of the transactions of handlers."""
-        self._connections = connections
         self._loop: asyncio.AbstractEventLoop | None = None
         self._services: list[Service] = []
         self._changing = asyncio.Lock()
@@ -77,11 +75,9 @@ class EngineClient(ABC):
             self._assemble()
         self._loop = loop
 
-    def _connection(
+    def _dedicated(
         self, role: Role, *, timeout: float = STATEMENT_TIMEOUT, lock_seconds: float = 0.0
     ) -> DedicatedConnection:
-        if self._connections is not None:
-            return self._connections()
         return DedicatedConnection(
             self.engine, timeout=timeout, lock_seconds=lock_seconds, identity=self.identity, role=role
         )

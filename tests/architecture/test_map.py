@@ -16,7 +16,7 @@ LIMITS = {
     "circles": 0,
     "loaded": 98,
     "loaded, with code": 85,
-    "protocols": 14,
+    "protocols": 15,
     "files over 400 lines": 0,
 }
 TINY = {

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -39,6 +39,30 @@ _IDLE_WHILE_HOLDING = 3600.0
 STATEMENT_TIMEOUT = 30.0
 LOCK_PATIENCE = 25.0
 """A wait for a lock fails as such after this time, before a message looks as if it could not be read in time."""
+
+
+class Connection(Protocol):
+    """What delivering asks of a connection: a `DedicatedConnection`, or one that leads to tables in memory."""
+
+    timeout: float
+    answered_at: float
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is; `fetch` opens it."""
+        ...
+
+    async def open(self) -> None:
+        """Open it, if it is not."""
+        ...
+
+    async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        """Run one statement as one transaction and return its rows."""
+        ...
+
+    async def close(self) -> None:
+        """End it; the next statement opens another one."""
+        ...
 
 
 class DedicatedConnection:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import Connection
 from faststream_outbox._internal.log.client import LogClient
 from faststream_outbox._internal.log.outbox import Outbox
 from faststream_outbox._internal.queue.client import OutboxClient
@@ -42,7 +42,7 @@ class Parts:
     relays: Callable[[], Sequence[RelayLike]] = tuple
 
     @property
-    def connections(self) -> Iterator[DedicatedConnection]:
+    def connections(self) -> Iterator[Connection]:
         """Connections of the loops."""
         for part in (self.client, self.log):
             if part is not None:
@@ -115,7 +115,8 @@ def _of_queues(parts: Parts) -> Iterator[str]:
     if client is None or not client.workers:
         return
     now, loop_now = monotonic(), asyncio.get_running_loop().time()
-    yield from _deaf(client.listener, "queues", now)
+    if client.listener is not None:
+        yield from _deaf(client.listener, "queues", now)
     for outage in client.outages:
         yield from _failing(outage.role, outage.since, loop_now)
     settler = client.settler

@@ -72,12 +72,12 @@ class LogClient(EngineClient):
         super().__init__(engine, events=events, log=log if events is None else None, renderer=last_exception_renderer)
         self.tables = tables
         self.names: LogNames = LogNames.of(tables, schema_map_of(engine))
-        self.connection: DedicatedConnection = self._connection("read", lock_seconds=LOCK_PATIENCE)
-        self._tick_connection = self._connection("tick")
-        self.operator_connection: DedicatedConnection = self._connection("operate")
+        self.connection: DedicatedConnection = self._dedicated("read", lock_seconds=LOCK_PATIENCE)
+        self._tick_connection = self._dedicated("tick")
+        self.operator_connection: DedicatedConnection = self._dedicated("operate")
         """For whatever scans, counts or deletes: none of it stands in front of what delivers."""
         self._retention = retention
-        self._janitor_connections = (self._connection("guard"), self._connection("clean"))
+        self._janitor_connections = (self._dedicated("guard"), self._dedicated("clean"))
         self._listen_connection: DedicatedConnection | None = None
         if listen:
             self._listen_connection = listening(engine, listen_dsn, self.identity)

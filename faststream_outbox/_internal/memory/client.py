@@ -16,7 +16,7 @@ from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.connections.caller import AnySession, Rows
-from faststream_outbox._internal.connections.dedicated import STATEMENT_TIMEOUT, DedicatedConnection, Row
+from faststream_outbox._internal.connections.dedicated import STATEMENT_TIMEOUT, Row
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.log.message import OutboxMessage
@@ -39,18 +39,21 @@ from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.errors import InvalidOptionType, LeaseLost
 
 
-class MemoryConnection(DedicatedConnection):
+class MemoryConnection:
     """Runs statements on tables in memory."""
 
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
-        self.pooled = False
         self.timeout = STATEMENT_TIMEOUT
+        self.answered_at = float("-inf")
 
     @property
     def is_open(self) -> bool:
         """There is nothing to connect to."""
         return True
+
+    async def open(self) -> None:
+        """It is."""
 
     async def fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
         """The rows that the statement returns."""

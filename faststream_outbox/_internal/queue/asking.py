@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from faststream_outbox._internal.connections.cause import is_bad_line, may_be_of_one
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
+from faststream_outbox._internal.connections.dedicated import Connection, Row
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.types import MessageSetApart
 from faststream_outbox._internal.outcomes.failure import storable
@@ -108,7 +108,7 @@ def _first_id(doubt: Doubt, rows: Sequence[Row]) -> int:
 class Culprits:
     """Sets apart the messages whose lone claims have failed too often."""
 
-    def __init__(self, connection: DedicatedConnection, sql: Statements, events: Events) -> None:
+    def __init__(self, connection: Connection, sql: Statements, events: Events) -> None:
         self._connection = connection
         self._sql = sql
         self._events = events
@@ -147,7 +147,7 @@ class Asking:
 
     def __init__(
         self,
-        connection: DedicatedConnection,
+        connection: Connection,
         sql: Statements,
         unheard: Unheard,
         culprits: Culprits,

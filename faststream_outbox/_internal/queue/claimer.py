@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from faststream_outbox._internal import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import Connection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.poison import Narrowing
@@ -93,7 +93,7 @@ class Claimer:
     def __init__(
         self,
         plans: Plans,
-        connection: DedicatedConnection,
+        connection: Connection,
         sql: Statements,
         events: Events,
         draw_token: Callable[[], UUID],

@@ -17,7 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import AnySession, Rows, caller_connection
-from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, STATEMENT_TIMEOUT, DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import LOCK_PATIENCE, STATEMENT_TIMEOUT, Connection
+from faststream_outbox._internal.connections.identity import Role
 from faststream_outbox._internal.connections.transactions import Fate, begin, commit
 from faststream_outbox._internal.engine import EngineClient
 from faststream_outbox._internal.events import Events
@@ -87,7 +88,7 @@ class OutboxClient(EngineClient):
         events: Events | None = None,
         last_exception_renderer: Renderer | None = None,
         log: Log | None = logger,
-        connections: Callable[[], DedicatedConnection] | None = None,
+        connections: Callable[[], Connection] | None = None,
         retention: Retention | None = None,
     ) -> None:
         check_tables(table, dlq_table)
@@ -95,11 +96,12 @@ class OutboxClient(EngineClient):
         if dlq_table is None and self._retention is not None and self._retention.dead_letters is not None:
             msg = "Retention(dead_letters=…) needs dead letters: pass dlq_table=make_dlq_table(metadata)."
             raise InvalidOption(msg)
-        super().__init__(engine, events=events, log=log, renderer=last_exception_renderer, connections=connections)
+        super().__init__(engine, events=events, log=log, renderer=last_exception_renderer)
         self.table = table
         self.dlq_table = dlq_table
         self.names: Names = Names.of(table, dlq_table, schema_map_of(engine))
         self.wakeups: Wakeups = Wakeups(engine, self.names, self.events, notify, self.identity)
+        self._connections = connections
         self._listens, self._listen_dsn, self._watches = listen, listen_dsn, watch
         self._detach: Callable[[], None] | None = None
         self._assemble()
@@ -109,14 +111,10 @@ class OutboxClient(EngineClient):
         if self._detach is not None:
             self._detach()
         self._detach = None
-        connections = self._connections
         self._workers: list[Worker] = []
         self._claim_connection = self._connection("claim", lock_seconds=LOCK_PATIENCE)
         self._scan_connection = self._connection("scan", timeout=SCAN_TIMEOUT)
         self._settle_connection = self._connection("settle", lock_seconds=LOCK_SECONDS)
-        listen_connection = (
-            listening(self.engine, self._listen_dsn, self.identity) if connections is None else connections()
-        )
         claim_sql, settle_sql = statements("claim", self.names, "keys", "scan"), statements("settle", self.names)
         self.plans: Plans = Plans(Horizon(), Unheard())
         self.claimer: Claimer = Claimer(self.plans, self._claim_connection, claim_sql, self.events, self.identity.token)
@@ -129,15 +127,13 @@ class OutboxClient(EngineClient):
             renderer=self.renderer,
         )
         renewer = Renewer(self._settle_connection, settle_sql, self.events, self._claims, self._ttls)
-        receiver = HintReceiver(self._hinted, self.wakeups.sender)
-        self.listener: Listener = Listener(listen_connection, self.names, self.events, receiver, self.wakeups.sender)
         self._watching = Outage("watch", self.events)
         self._watcher = Watcher(
             self._last_id,
             self._wake_claimer,
             self._not_watching,
             lambda: self._watching.worked(asyncio.get_running_loop().time()),
-            lambda: self.listener.is_hearing,
+            lambda: self.listener is not None and self.listener.is_hearing,
         )
         self.outages: list[Outage] = [*self.claimer.outages, *scanner.outages, renewer.outage, self._watching]
         """What its loops cannot do at the moment, but for settling: the settler knows that itself."""
@@ -145,15 +141,24 @@ class OutboxClient(EngineClient):
         self._serve("outbox scanner", scanner.run, scanner.pulse)
         self._serve("outbox settler", self.settler.run, self.settler.pulse)
         self._serve("outbox renewer", renewer.run, renewer.pulse)
+        self.listener: Listener | None = None
         if self._listens:
+            listen_connection = listening(self.engine, self._listen_dsn, self.identity)
+            receiver = HintReceiver(self._hinted, self.wakeups.sender)
+            self.listener = Listener(listen_connection, self.names, self.events, receiver, self.wakeups.sender)
             self._serve("outbox listener", self.listener.run, self.listener.pulse)
         if self._watches:
             self._serve("outbox watcher", self._watcher.run, self._watcher.pulse)
         policy = self._retention
-        if policy is not None and policy.dead_letters is not None and connections is None:
-            guard, connection = self._connection("guard"), self._connection("clean")
+        if policy is not None and policy.dead_letters is not None and self._connections is None:
+            guard, connection = self._dedicated("guard"), self._dedicated("clean")
             upkeep = Upkeep(self.names, self.events, guard, connection, keep=policy.dead_letters, every=policy.every)
             self._serve("outbox janitor", upkeep.janitor.run)
+
+    def _connection(self, role: Role, *, timeout: float = STATEMENT_TIMEOUT, lock_seconds: float = 0.0) -> Connection:
+        if self._connections is not None:
+            return self._connections()
+        return self._dedicated(role, timeout=timeout, lock_seconds=lock_seconds)
 
     def _is_busy(self) -> bool:
         return bool(self._workers)
@@ -185,7 +190,7 @@ class OutboxClient(EngineClient):
         return tuple(self._workers)
 
     @property
-    def connections(self) -> Sequence[DedicatedConnection]:
+    def connections(self) -> Sequence[Connection]:
         """The connections whose answers show that the server is there."""
         return self._claim_connection, self._scan_connection, self._settle_connection
 

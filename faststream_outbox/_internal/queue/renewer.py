@@ -14,7 +14,7 @@ from typing import Any
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.caller import CallerConnection
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import Connection
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.queue import clock
@@ -83,7 +83,7 @@ class Renewer:
 
     def __init__(
         self,
-        connection: DedicatedConnection,
+        connection: Connection,
         sql: Statements,
         events: Events,
         claims: Callable[[], Iterable[Claim]],

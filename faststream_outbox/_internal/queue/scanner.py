@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection, Row
+from faststream_outbox._internal.connections.dedicated import Connection, Row
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.events.outage import Outage
 from faststream_outbox._internal.queue.lanes import BEFORE_ALL_IDS, NEVER, Lane
@@ -135,9 +135,7 @@ SCAN_TIMEOUT = 300.0
 class Scanner:
     """The one task that scans."""
 
-    def __init__(
-        self, plans: Plans, connection: DedicatedConnection, sql: Statements, events: Events, table: str
-    ) -> None:
+    def __init__(self, plans: Plans, connection: Connection, sql: Statements, events: Events, table: str) -> None:
         self._plans = plans
         self._connection = connection
         self._sql = sql

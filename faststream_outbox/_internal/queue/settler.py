@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from faststream_outbox._internal import events
 from faststream_outbox._internal.connections.cause import is_fault_of_data, is_locked
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import Connection
 from faststream_outbox._internal.engine import closing
 from faststream_outbox._internal.events import Events
 from faststream_outbox._internal.outcomes.failure import Renderer
@@ -50,7 +50,7 @@ class Settler:
 
     def __init__(
         self,
-        connection: DedicatedConnection,
+        connection: Connection,
         sql: Statements,
         events: Events,
         *,

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import greenlet_spawn
 
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
+from faststream_outbox._internal.connections.dedicated import Connection, DedicatedConnection
 from faststream_outbox._internal.connections.identity import Identity
 from faststream_outbox._internal.connections.opening import Opened
 from faststream_outbox._internal.events import Events
@@ -55,7 +55,7 @@ class Notifier:
         sender: str,
         interval: float = INTERVAL,
         *,
-        kept: DedicatedConnection | None = None,
+        kept: Connection | None = None,
     ) -> None:
         self._send = send
         self._kept = kept
@@ -154,12 +154,12 @@ class Wakeups:
         self._sql = statements("publish", names)
         self._events = events
         self._receivers: list[tuple[asyncio.AbstractEventLoop, Receiver]] = []
-        self._shared: DedicatedConnection | None = None
+        self._shared: Connection | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._notifiers: dict[asyncio.AbstractEventLoop, Notifier] = {}
         self._own: DedicatedConnection | None = None
 
-    def attach(self, receiver: Receiver, connection: DedicatedConnection) -> Callable[[], None]:
+    def attach(self, receiver: Receiver, connection: Connection) -> Callable[[], None]:
         """Tell `receiver` of every hint, on this event loop, and send through `connection`; returns what undoes it."""
         loop = asyncio.get_running_loop()
         self._receivers.append((loop, receiver))
