@@ -127,8 +127,8 @@ def closing(
         case Retry(delay=delay, error=error):
             return events.Retried, {"duration_seconds": seconds, "delay_seconds": delay or 0.0, "error": error}
         case Dead(reason=reason, error=error):
-            told = {"duration_seconds": seconds, "reason": reason, "kept": kept, "error": error, "age_seconds": age}
-            return events.Died, told
+            more = {"duration_seconds": seconds, "reason": reason, "kept": kept, "error": error, "age_seconds": age}
+            return events.Died, more
         case Release():
             return events.Released, {"was_started": was_started}
         case _:

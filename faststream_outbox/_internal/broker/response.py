@@ -77,10 +77,10 @@ def correlation_among(headers: Mapping[str, Any] | None) -> str | None:
     return None if value is None else str(value)
 
 
-class _Told:
+class _WithOptions:
     """What `MessageOptions` say of a message, as attributes."""
 
-    def _tell(self, options: MessageOptions) -> tuple[dict[str, Any] | None, str | None]:
+    def _take(self, options: MessageOptions) -> tuple[dict[str, Any] | None, str | None]:
         """Take the options, or else their defaults; the headers and the correlation id for FastStream's constructor."""
         given: Any = DEFAULTS | options
         self.key: str | None = given["key"]
@@ -96,12 +96,12 @@ class _Told:
         return own, options.get("correlation_id") or correlation_among(own)
 
     @property
-    def told(self) -> MessageOptions:
+    def options(self) -> MessageOptions:
         """The options, for whoever passes them on."""
         return cast("MessageOptions", {name: getattr(self, name) for name in DEFAULTS})
 
 
-class OutboxPublishCommand(_Told, BatchPublishCommand):
+class OutboxPublishCommand(_WithOptions, BatchPublishCommand):
     """What the producer needs to know of a message, or of many that differ only in their bodies."""
 
     def __init__(
@@ -121,7 +121,7 @@ class OutboxPublishCommand(_Told, BatchPublishCommand):
         **options: Unpack[MessageOptions],
     ) -> None:
         refuse_unknown("OutboxPublishCommand", options)
-        headers, correlation_id = self._tell(options)
+        headers, correlation_id = self._take(options)
         destination, is_topic = destination_of(queue, topic, is_needed=False)
         super().__init__(
             message,
@@ -202,7 +202,7 @@ class OutboxPublishCommand(_Told, BatchPublishCommand):
         )
 
 
-class OutboxResponse(_Told, Response):
+class OutboxResponse(_WithOptions, Response):
     """Returned by a handler: publish this message, in this session's transaction.
 
     Without a session it goes into the transaction of a transactional handler, or else into one of its own.
@@ -221,7 +221,7 @@ class OutboxResponse(_Told, Response):
         **options: Unpack[MessageOptions],
     ) -> None:
         refuse_unknown("OutboxResponse", options)
-        headers, correlation_id = self._tell(options)
+        headers, correlation_id = self._take(options)
         super().__init__(body, headers=headers, correlation_id=correlation_id)
         destination_of(queue, topic, is_needed=False)
         if self.message_id is not None and not (queue or topic):
@@ -245,7 +245,7 @@ class OutboxResponse(_Told, Response):
         """The response as a command; one that was published already is for publishers alone, without its own place."""
         if self.is_published:
             # Nor its session, which may have ended with the handler's dependencies.
-            command = OutboxPublishCommand(self.body, priority=self.priority, **self.told | _FOR_PUBLISHERS)
+            command = OutboxPublishCommand(self.body, priority=self.priority, **self.options | _FOR_PUBLISHERS)
         else:
             command = OutboxPublishCommand(
                 self.body,
@@ -253,7 +253,7 @@ class OutboxResponse(_Told, Response):
                 topic=self.topic,
                 session=self.session,
                 priority=self.priority,
-                **self.told,
+                **self.options,
             )
         command.is_response = not self.is_published
         return command
