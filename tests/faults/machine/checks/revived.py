@@ -6,7 +6,6 @@ that came back would show as an effect and a death, or as two deaths. Pure; call
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import inf
 
 from tests.faults.machine.facts import Facts
 from tests.faults.machine.runs import Run, Story
@@ -35,4 +34,4 @@ def check(story: Story, facts: Facts) -> Iterator[Wrong]:
 def lives_of(runs: Sequence[Run]) -> int:
     """How often attempts were counted anew; the first has no run where its transaction could not begin."""
     attempts = [run.attempt for run in sorted(runs, key=lambda run: run.start.at)]
-    return sum(after == 1 or after < before for before, after in pairwise([inf, *attempts]))
+    return sum(after < before for before, after in pairwise(attempts)) + bool(attempts)

@@ -15,16 +15,10 @@ EFFECT = Effect(1, REVIVED, "r", None, None)
 
 
 def lives(*outcomes: str) -> list[Event]:
-    """A run for each outcome; a death ends a life, and the attempts are counted anew.
-
-    "not begun" is an attempt that is counted, and whose handler was not called: its transaction could not begin.
-    """
+    """A run for each outcome; a death ends a life, and the attempts are counted anew."""
     found: list[Event] = []
     attempt = 1
     for number, outcome in enumerate(outcomes):
-        if outcome == "not begun":
-            attempt += 1
-            continue
         data = {"run": number, "id": "r", "place": REVIVED, "key": None, "version": None, "attempt": attempt}
         found.append(Event((2 * number) * NANO, 1, "revived_worker", "started", data))
         ended = {"run": number, "place": REVIVED, "outcome": outcome}
@@ -50,11 +44,6 @@ def facts(times: int, *, is_dead: bool = False, has_effect: bool = False, place:
         pytest.param(lives("dead", "retry", "done"), facts(2, has_effect=True), id="replayed, and worked"),
         pytest.param(lives("dead", "dead"), facts(2, is_dead=True), id="replayed, and died again"),
         pytest.param(lives("dead", "dead", "done"), facts(3, has_effect=True), id="replayed twice"),
-        pytest.param(
-            lives("retry", "retry", "dead", "not begun", "done"),
-            facts(2, has_effect=True),
-            id="replayed, and its first transaction could not begin",
-        ),
     ],
 )
 def test_good_history_passes(events: list[Event], held: Facts) -> None:
