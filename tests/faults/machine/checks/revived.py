@@ -4,11 +4,10 @@ That they end at all is seen by `kept`, that they end once by `effects`: a lette
 that came back would show as an effect and a death, or as two deaths. Pure; called by `checker`.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 
 from tests.faults.machine.facts import Facts
-from tests.faults.machine.runs import Run, Story
+from tests.faults.machine.runs import Story
 from tests.faults.machine.stage import REVIVED
 from tests.faults.machine.wrong import Wrong, wrong
 
@@ -20,7 +19,7 @@ def check(story: Story, facts: Facts) -> Iterator[Wrong]:
         if row.times == 1:
             continue
         runs = [run for run in story.by_message.get(row.id, ()) if run.place == row.place]
-        lives = lives_of(runs)
+        lives = sum(run.attempt == 1 for run in runs)
         deaths = sum(run.outcome == "dead" for run in runs)
         died = row.times - 1 + (row.id in buried)
         if row.place != REVIVED or deaths < died:
@@ -29,9 +28,3 @@ def check(story: Story, facts: Facts) -> Iterator[Wrong]:
         elif lives < row.times:
             detail = f"came {row.times} times to {row.place}, and was begun anew {lives} times"
             yield wrong("lost", row.id, detail, story.of_message(row.id))
-
-
-def lives_of(runs: Sequence[Run]) -> int:
-    """How often attempts were counted anew; the first has no run where its transaction could not begin."""
-    attempts = [run.attempt for run in sorted(runs, key=lambda run: run.start.at)]
-    return sum(after < before for before, after in pairwise(attempts)) + bool(attempts)
