@@ -9,7 +9,7 @@ import pytest
 from faststream import AckPolicy
 from faststream.exceptions import AckMessage, SkipMessage
 
-from faststream_outbox._internal.broker.message import Deciding, claims_of
+from faststream_outbox._internal.broker.message import NOT_BEGUN_SECONDS, Deciding, claims_of
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.message import OutboxMessage
 from faststream_outbox._internal.memory.log import MemoryLog
@@ -37,7 +37,7 @@ def deliveries(count: int = 1) -> list[Delivery]:
 
 
 def by_hand(outcome: Outcome) -> Step:
-    return lambda deciding: deciding.by_hand(lambda claim: outcome, "a test")
+    return lambda deciding: Deciding.by_hand(deciding.claims, lambda claim: outcome, "a test")
 
 
 def cut_off(outcome: Retry) -> Step:
@@ -54,6 +54,10 @@ def skipped(deciding: Deciding) -> None:
 
 def acked(deciding: Deciding) -> None:
     deciding.instructed(AckMessage(), 300.0)
+
+
+def not_begun(deciding: Deciding) -> None:
+    deciding.not_begun(FAILED)
 
 
 def failed(deciding: Deciding) -> None:
@@ -90,6 +94,7 @@ IN_THIS_ORDER: list[tuple[list[Step], Outcome]] = [
     ([by_hand(DONE), skipped], DONE),
     ([skipped, by_hand(DONE)], Retry(300.0, counts=False)),
     ([acked], Undecided()),
+    ([not_begun], Retry(NOT_BEGUN_SECONDS, FAILED, counts=False)),
     ([failed], Undecided(FAILED)),
     ([failed_to_forward], RELEASE),
     ([failed_to_forward, by_hand(Dead())], RELEASE),
@@ -115,7 +120,7 @@ def test_what_comes_of_steps(steps: list[Step], outcome: Outcome) -> None:
     deciding = Deciding(deliveries()[0], is_manual=False)
     for step in steps:
         step(deciding)
-    assert deciding.outcomes() == [outcome]
+    assert Deciding.outcomes(deciding.claims) == [outcome]
 
 
 def test_what_is_cut_off_says_whether_anything_was_undecided() -> None:
@@ -129,7 +134,7 @@ def test_what_is_cut_off_says_whether_anything_was_undecided() -> None:
 def test_instruction_under_manual_is_an_error_to_keep() -> None:
     deciding = Deciding(deliveries()[0], is_manual=True)
     skipped(deciding)
-    assert deciding.outcomes() == [Undecided(SKIPPED)]
+    assert Deciding.outcomes(deciding.claims) == [Undecided(SKIPPED)]
 
 
 @each(
@@ -147,7 +152,7 @@ def test_batch_that_was_rolled_back(is_manual: bool, is_done: bool, policy: AckP
     batch[1].decide(Dead())
     deciding = Deciding(batch, is_manual=is_manual)
     deciding.rolled_back(is_done=is_done, policy=policy)
-    assert deciding.outcomes() == left
+    assert Deciding.outcomes(deciding.claims) == left
 
 
 @each(
@@ -176,10 +181,10 @@ def test_decision_that_comes_after_the_outcomes_changes_nothing_and_warns() -> N
     deciding = Deciding(deliveries()[0], is_manual=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert deciding.outcomes() == [Undecided()]
+        assert Deciding.outcomes(deciding.claims) == [Undecided()]
     with pytest.warns(OutboxWarning, match=r"ack\(\) came after the handler had returned"):
-        deciding.by_hand(lambda claim: DONE, "ack()")
-    assert deciding.outcomes() == [Undecided()]
+        Deciding.by_hand(deciding.claims, lambda claim: DONE, "ack()")
+    assert Deciding.outcomes(deciding.claims) == [Undecided()]
 
 
 def test_claims_are_found_behind_whatever_a_middleware_is_given() -> None:

@@ -39,13 +39,16 @@ CORRELATION_ID = "correlation_id"
 
 Received = Claim | Delivery
 """What the engines hand over: a claimed message of a queue, or a delivered one of a topic."""
+_RECEIVED = (Claim, Delivery)
+NOT_BEGUN_SECONDS = 1.0
+"""Until a message comes again for which there was no transaction."""
 
 
 def claims_of(raw: object) -> list[Received]:
     """The claims or deliveries behind a raw message: one, or a batch of them."""
-    if isinstance(raw, Received):
+    if isinstance(raw, _RECEIVED):
         return [raw]
-    return [claim for claim in raw if isinstance(claim, Received)] if isinstance(raw, list | tuple) else []
+    return [claim for claim in raw if isinstance(claim, _RECEIVED)] if isinstance(raw, (list, tuple)) else []
 
 
 class Deciding:
@@ -80,9 +83,10 @@ class Deciding:
         """Whether they are settled, with the transaction of their handler."""
         return all(claim.decision is SETTLED for claim in self.claims)
 
-    def by_hand(self, outcome: Callable[[Received], Outcome], what: str) -> None:
-        """The handler, a middleware or FastStream's policy decides: the first of them."""
-        for claim in self.claims:
+    @staticmethod
+    def by_hand(claims: Iterable[Received], outcome: Callable[[Received], Outcome], what: str) -> None:
+        """The handler, a middleware or FastStream's policy decides, under every policy: the first of them."""
+        for claim in claims:
             if isinstance(claim.decision, Undecided):
                 warn_about_late_decision(what)
             claim.decide(outcome(claim))
@@ -102,6 +106,12 @@ class Deciding:
             elif isinstance(raised, SkipMessage):
                 # As a message comes again that nobody has acknowledged.
                 claim.decide(Retry(lease_seconds, counts=False))
+
+    def not_begun(self, error: BaseException) -> None:
+        """There was no transaction for the handler, so it has not begun: that uses up no attempt."""
+        for claim in self.claims:
+            claim.error = error
+            claim.decide(Retry(NOT_BEGUN_SECONDS, error, counts=False))
 
     def failed(self, error: BaseException, *, can_forward: bool) -> None:
         """Keep the error for whoever decides; give back what failed because it cannot be forwarded."""
@@ -140,10 +150,11 @@ class Deciding:
             claim.error = error
             claim.decision = Retry(error=error)
 
-    def outcomes(self) -> list[Outcome]:
+    @staticmethod
+    def outcomes(claims: Iterable[Received]) -> list[Outcome]:
         """What was decided; that nothing was is kept, so that a decision that comes later is seen."""
         decided: list[Outcome] = []
-        for claim in self.claims:
+        for claim in claims:
             decision = claim.decision
             if decision is None:
                 decision = claim.decision = Undecided(claim.error)
@@ -151,9 +162,8 @@ class Deciding:
         return decided
 
 
-def _by_hand(raw: Received | Sequence[Received], outcome: Callable[[Received], Outcome], what: str) -> None:
-    # Whoever decides by hand decides under every policy.
-    Deciding(raw, is_manual=True).by_hand(outcome, what)
+def _done(_: Received) -> Outcome:
+    return DONE
 
 
 class OutboxMessage(StreamMessage[Received]):
@@ -161,12 +171,12 @@ class OutboxMessage(StreamMessage[Received]):
 
     async def ack(self) -> None:
         """Done: it leaves the queue, or is behind the group."""
-        _by_hand(self.raw_message, lambda claim: DONE, "ack()")
+        Deciding.by_hand((self.raw_message,), _done, "ack()")
         await super().ack()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed: try again after `delay` seconds, or as the retry strategy says."""
-        _by_hand(self.raw_message, lambda claim: Retry(delay, claim.error, counts), "nack()")
+        Deciding.by_hand((self.raw_message,), lambda claim: Retry(delay, claim.error, counts), "nack()")
         await super().nack()
 
     async def snooze(self, delay: float) -> None:
@@ -175,7 +185,7 @@ class OutboxMessage(StreamMessage[Received]):
 
     async def reject(self) -> None:
         """Failed for good: a dead letter, or deleted where there is no table for those; parked in a topic."""
-        _by_hand(self.raw_message, lambda claim: Dead(error=claim.error), "reject()")
+        Deciding.by_hand((self.raw_message,), lambda claim: Dead(error=claim.error), "reject()")
         await super().reject()
 
 
@@ -208,13 +218,13 @@ class OutboxBatchMessage(StreamMessage[Sequence[Received]]):
 
     async def ack(self) -> None:
         """Done with all that are left."""
-        _by_hand(self.raw_message, lambda claim: DONE, "ack()")
+        Deciding.by_hand(self.raw_message, _done, "ack()")
         await super().ack()
         self._commit()
 
     async def nack(self, delay: float | None = None, *, counts: bool = True) -> None:
         """Failed with all that are left."""
-        _by_hand(self.raw_message, lambda claim: Retry(delay, claim.error, counts), "nack()")
+        Deciding.by_hand(self.raw_message, lambda claim: Retry(delay, claim.error, counts), "nack()")
         await super().nack()
         self._commit()
 
@@ -224,7 +234,7 @@ class OutboxBatchMessage(StreamMessage[Sequence[Received]]):
 
     async def reject(self) -> None:
         """Failed for good with all that are left."""
-        _by_hand(self.raw_message, lambda claim: Dead(error=claim.error), "reject()")
+        Deciding.by_hand(self.raw_message, lambda claim: Dead(error=claim.error), "reject()")
         await super().reject()
         self._commit()
 

@@ -46,7 +46,7 @@ from faststream_outbox._internal.log.message import EVENT_ID
 from faststream_outbox._internal.outcomes.calling import overdue
 from faststream_outbox._internal.outcomes.outcome import STOPPED, Release, Retry
 from faststream_outbox._internal.service import unbroken
-from faststream_outbox.errors import InvalidOption
+from faststream_outbox.errors import InvalidOption, LeaseLost
 
 if TYPE_CHECKING:
     from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
@@ -92,7 +92,12 @@ class OutboxMiddleware(BaseMiddleware):
             try:
                 await subscriber.begin_within(session, deciding.claims)
             except BaseException as error:
-                deciding.failed(error, can_forward=True)
+                # Cancelled by the end of its time, it has not begun either; by a stop, the engine gives it back.
+                cause = overdue() if isinstance(error, asyncio.CancelledError) else error
+                if cause is None or isinstance(cause, LeaseLost):
+                    deciding.failed(error, can_forward=True)
+                else:
+                    deciding.not_begun(cause)
                 # Nobody calls `after_processed` where this raises.
                 await session.close()
                 raise

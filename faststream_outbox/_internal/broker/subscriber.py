@@ -28,7 +28,14 @@ from faststream_outbox._internal.broker._faststream import (
 )
 from faststream_outbox._internal.broker.backend import OutboxBrokerConfig
 from faststream_outbox._internal.broker.forwarding import Forwarding
-from faststream_outbox._internal.broker.message import REPLY_TO, Deciding, OutboxBatchParser, OutboxParser, Received
+from faststream_outbox._internal.broker.message import (
+    REPLY_TO,
+    Deciding,
+    OutboxBatchParser,
+    OutboxParser,
+    Received,
+    claims_of,
+)
 from faststream_outbox._internal.broker.middlewares import (
     OutboxMiddleware,
     check_session,
@@ -286,19 +293,19 @@ class OutboxSubscriber(SubscriberUsecase[Any]):
         return await self._handled(claims)
 
     async def _handled(self, raw: Received | Sequence[Received]) -> list[Outcome]:
-        deciding = Deciding(raw, is_manual=self.is_manual)
+        claims = claims_of(raw)
         # FastStream would drop a message of a subscriber that does not run without a word.
         if not self.running or (self._forwarding and not await self._can_forward_soon(HOLD_SECONDS)):
-            return [RELEASE] * len(deciding.claims)
+            return [RELEASE] * len(claims)
         try:
             await self.consume(raw)
         except ENDING:
             raise
         except BaseException:
             # FastStream lets pass what is no Exception; the ack policy has decided all the same.
-            if deciding.is_open:
+            if Deciding(claims, is_manual=self.is_manual).is_open:
                 raise
-        return deciding.outcomes()
+        return Deciding.outcomes(claims)
 
     def open_session(self) -> AsyncSession:
         """A session for a transactional handler."""

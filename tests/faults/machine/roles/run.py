@@ -19,6 +19,7 @@ from tests.faults.machine.stage import MOST_ATTEMPTS
 
 DONE, RETRY, DEAD, CANCELLED, BROKEN = "done", "retry", "dead", "cancelled", "broken"
 RETRY_SECONDS = 0.2
+MOST_OF_AN_ERROR = 300
 
 _number = itertools.count(1)
 
@@ -64,9 +65,10 @@ def started(pen: Pen, place: str, body: Mapping[str, Any], claim: Any) -> int:
     return run
 
 
-def finished(pen: Pen, place: str, run: int, outcome: str) -> None:
-    """Tell what a handler has come to."""
-    pen.write(FINISHED, run=run, place=place, outcome=outcome)
+def finished(pen: Pen, place: str, run: int, outcome: str, error: BaseException | None = None) -> None:
+    """Tell what a handler has come to, and what broke it."""
+    said = {} if error is None else {"error": f"{type(error).__name__}: {error}"[:MOST_OF_AN_ERROR]}
+    pen.write(FINISHED, run=run, place=place, outcome=outcome, **said)
 
 
 def verdict(body: Mapping[str, Any], attempt: int) -> str:
@@ -80,7 +82,7 @@ def verdict(body: Mapping[str, Any], attempt: int) -> str:
 async def run(pen: Pen, place: str, body: Mapping[str, Any], claim: Any) -> AsyncIterator[None]:
     """Tell the history of a run; do what the message asks for after the block."""
     number = started(pen, place, body, claim)
-    outcome = BROKEN
+    outcome, broken = BROKEN, None
     try:
         yield
         await asyncio.sleep(body["seconds"])
@@ -92,9 +94,14 @@ async def run(pen: Pen, place: str, body: Mapping[str, Any], claim: Any) -> Asyn
     except asyncio.CancelledError:
         outcome = CANCELLED
         raise
+    except (Poison, Trouble):
+        raise
+    except Exception as error:
+        broken = error
+        raise
     finally:
         # Before the outcome is written: after that, another worker may begin with the next of the key.
-        finished(pen, place, number, outcome)
+        finished(pen, place, number, outcome, broken)
 
 
 async def effect(session: AsyncSession, place: str, body: Mapping[str, Any], pid: int, delivery: Any = None) -> None:
