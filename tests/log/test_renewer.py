@@ -23,7 +23,7 @@ async def settled(readers: Sequence[Reader]) -> None:
         for reader in readers:
             await reader.join()
     for reader in readers:
-        reader.member.is_unsettled = False
+        reader.member.arranged()
 
 
 async def test_members_of_many_groups_are_renewed_together(rig: LogRig) -> None:

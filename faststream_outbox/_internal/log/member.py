@@ -10,9 +10,11 @@ worth something only while its spans stand where they stood.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from time import monotonic
 
 from faststream_outbox._internal.log.blocked import Blocked, Deferral
 from faststream_outbox._internal.log.delivery import Delivery
@@ -129,10 +131,38 @@ class Member:
         """Whether it must not run without a note of it, because an owner of its slot died."""
         return delivery.slot in self.leases.crash_guard
 
-    def unsettle(self) -> None:
+    def begin(self) -> None:
+        """It is about to run: it has no slots yet."""
+        self.is_stopping = False
+        self.doubt()
+
+    def stop(self) -> None:
+        """Have it end after what is in flight."""
+        self.is_stopping = True
+        self.wake.set()
+
+    def doubt(self) -> None:
         """Have it arrange its slots anew before it reads on."""
         self.is_unsettled = True
+
+    def unsettle(self) -> None:
+        """The same at once, if it waits."""
+        self.doubt()
         self.wake.set()
+
+    def arranged(self) -> None:
+        """Its slots are as they should be, as far as it knows."""
+        self.is_unsettled = False
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """However long a handler takes: it is not the loop that hangs."""
+        self.pulse.rest()
+        self.handling_since = monotonic()
+        try:
+            yield
+        finally:
+            self.handling_since = None
 
     def readable(self) -> list[Span]:
         """Spans that may go on."""

@@ -54,7 +54,7 @@ class Reader:
     async def arrange(self) -> None:
         """Take and give up slots, as is fair, and learn which keys wait."""
         member = self.member
-        member.is_unsettled = False
+        member.arranged()
         group, leases = member.group, member.leases
         if member.unwritten:
             await self.settler.write_progress()
@@ -68,7 +68,7 @@ class Reader:
         if gave:
             # Others wait for what was given up.
             await self._client.call(group)
-            member.is_unsettled = False
+            member.arranged()
         if leases.spans:
             await self.settler.load_blocked()
         if leases.size != self._held:

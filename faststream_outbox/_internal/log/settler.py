@@ -269,7 +269,7 @@ class Settler:
         raise LeaseLost(msg)
 
     def _lost(self, spans: Sequence[Span]) -> None:
-        self.member.is_unsettled = True
+        self.member.doubt()
         self._leases.lose(spans)
 
     async def commit(self, session: AsyncSession) -> None:
@@ -321,7 +321,7 @@ class Settler:
         rows = await self._persist(self._groups[name], {**self._leases.values, **values}, lock_seconds=lock_seconds)
         lost = self._leases.moved(spans, column(rows))
         if lost:
-            self.member.is_unsettled = True
+            self.member.doubt()
         if values["release"]:
             for span in spans:
                 self._leases.spans.pop(span.lo, None)

@@ -136,7 +136,8 @@ class Tail:
         """Let everybody begin again where it is known to stand: what was read here may be of another log."""
         for seat in list(self._seats.values()):
             self._rise(seat)
-            seat.member.is_unsettled = seat.member.is_unsettled or is_unsettled
+            if is_unsettled:
+                seat.member.doubt()
             seat.member.wake.set()
 
     async def run(self) -> None:

@@ -12,7 +12,6 @@ done is written, and its slots are free at once. `Outbox.run` has consumers with
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from time import monotonic
 from typing import Any
 
 from faststream_outbox._internal import events
@@ -50,7 +49,7 @@ class Consumer:
 
     async def start(self) -> None:
         """Begin to consume, unless already running."""
-        self.member.is_stopping, self.member.is_unsettled = False, True
+        self.member.begin()
         self._finished.clear()
         await self._client.attach(self.member)
         self._service.start()
@@ -58,8 +57,7 @@ class Consumer:
     async def stop(self, timeout: float | None = None) -> None:
         """Finish the message in flight, give the slots back, and consume no more; waits so long at most."""
         member = self.member
-        member.is_stopping = True
-        member.wake.set()
+        member.stop()
         if self._service.is_running and timeout != 0:
             until = inf if timeout is None else asyncio.get_running_loop().time() + timeout
             if not await called(self._finished, until):
@@ -89,17 +87,12 @@ class Consumer:
             return
         batch = await self._next()
         if batch is not None:
-            # However long a handler takes: it is not the loop that hangs.
-            member.pulse.rest()
-            member.handling_since = monotonic()
-            try:
+            with member.handling():
                 await self._handle(BatchRun(member, self._reader.settler, batch))
-            finally:
-                member.handling_since = None
 
     def _failed(self, error: Exception, _: int) -> None:
         self.member.pulse.beat()
-        self.member.is_unsettled = True
+        self.member.doubt()
         self._client.reading.failed(error, asyncio.get_running_loop().time(), self)
 
     async def _next(self) -> Batch | None:
@@ -144,7 +137,7 @@ class Consumer:
             await consumer.start()
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        self.member.is_unsettled = True
+        self.member.doubt()
         self._client.events.emit(events.LoopCrashed(name, error))
 
     def _restored(self, name: str, seconds: float) -> None:
@@ -196,7 +189,7 @@ class LogWorker:
         """
         if self._stopping is None or self._stopping.done():
             for consumer in self.consumers:
-                consumer.member.is_stopping = True
+                consumer.member.stop()
             self._stopping = asyncio.get_running_loop().create_task(self._stop(timeout))
             self._client.ending.add(self._stopping)
             self._stopping.add_done_callback(self._client.ending.discard)

@@ -63,7 +63,7 @@ async def test_listener_survives_what_a_stranger_says(rig: LogRig, payload: str)
     channel = outbox.client.names.channel
     await rig.ask("select pg_notify(:channel, :payload)", channel=channel, payload=payload)
     reader.member.wake.clear()
-    reader.member.is_unsettled = False
+    reader.member.arranged()
     await rig.ask("select pg_notify(:channel, 'changed')", channel=channel)
     await eventually(lambda: reader.member.is_unsettled, 10)
     await outbox.client.detach(reader.member)
@@ -76,7 +76,7 @@ async def test_call_concerns_its_group_only(rig: LogRig) -> None:
     called, other = await rig.reader("called", "a/b"), await rig.reader("other", "a/b")
     for reader in (called, other):
         await client.attach(reader.member)
-        reader.member.is_unsettled = False
+        reader.member.arranged()
     client.channel.hear(1, changed(called.member.group))
     assert (called.member.is_unsettled, other.member.is_unsettled) == (True, False)
     for reader in (called, other):

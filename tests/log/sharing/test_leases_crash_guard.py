@@ -195,7 +195,7 @@ async def test_message_that_was_noted_when_its_member_was_stopped_comes_again(
 
     async def noted(settler: Settler, slot: int, position: int | None) -> int | None:
         crashes = await note(settler, slot, position)
-        settler.member.is_stopping = True
+        settler.member.stop()
         stop.set()
         return crashes
 
