@@ -5,13 +5,25 @@ Pure: `test_checker` shows with made-up histories that each kind of wrong is see
 
 from collections.abc import Iterable
 
-from tests.faults.machine.checks import atomic, effects, ends, kept, leases, letters, order, revived, sought, timers
+from tests.faults.machine.checks import (
+    atomic,
+    effects,
+    ends,
+    kept,
+    leases,
+    letters,
+    order,
+    revived,
+    sought,
+    timers,
+    whole,
+)
 from tests.faults.machine.facts import Facts
 from tests.faults.machine.history import Event
 from tests.faults.machine.runs import Story, tell
 from tests.faults.machine.wrong import Wrong
 
-CHECKS = (atomic, kept, leases, order, effects, timers, letters, sought, revived, ends)
+CHECKS = (atomic, kept, leases, order, effects, timers, letters, sought, revived, ends, whole)
 
 
 def check(events: Iterable[Event] | Story, facts: Facts) -> list[Wrong]:

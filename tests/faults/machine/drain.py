@@ -138,7 +138,14 @@ async def drain(dsn: Callable[[], str], history: History, roles: Sequence[str], 
     fewest: int | None = None
     moved_at = loop.time()
     while True:
-        found = await asyncio.to_thread(left, dsn(), handled, roles)
+        try:
+            found = await asyncio.to_thread(left, dsn(), handled, roles)
+        except psycopg.Error:
+            # What a strike has done to the server may still last.
+            if loop.time() - moved_at > standstill:
+                raise
+            await asyncio.sleep(LOOK_SECONDS)
+            continue
         total = sum(found.values())
         if total == 0:
             history.write(DRAINED)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 NANO = 1_000_000_000
+MOST_SAID = 500
 PIECE = 1_000_000
 """Bytes that are read at a time."""
 
@@ -21,6 +22,7 @@ BORN, ENDED, BEAT, DIED = "born", "ended", "beat", "died"
 BEGUN, COMMITTED, UNCERTAIN, ROLLED_BACK = "begun", "committed", "uncertain", "rolled_back"
 STARTED, FINISHED = "started", "finished"
 STRUCK, HEALED = "struck", "healed"
+MISSED, FAILED = "missed", "failed"
 DRAINED, STUCK, STOPPED = "drained", "stuck", "stopped"
 
 
@@ -75,6 +77,14 @@ class History(Pen):
     def healed(self, kind: str) -> None:
         """A fault is over."""
         self.write(HEALED, fault=kind)
+
+    def missed(self, kind: str, why: BaseException) -> None:
+        """A strike could not strike this time."""
+        self.write(MISSED, fault=kind, why=repr(why)[:MOST_SAID])
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """The machine itself failed: what it finds is not the whole."""
+        self.write(FAILED, what=what, error=repr(error)[:MOST_SAID])
 
 
 def parse(lines: Iterable[str]) -> Iterable[Event]:

@@ -3,8 +3,9 @@
 The same seed gives the same strikes in the same order, with the same pauses and the same choices as far as the world
 is the same. They come in rounds: each round has every kind, some more than once. Two strikes that exclude each other
 never run at once: the later one waits. A strike that this world cannot have is left out from then on, and `skipped`
-says why; one that is not possible at the moment is passed over. `Nemesis.run` returns when all strikes have healed, and
-raises what went wrong with a strike itself: that is a fault of the machine, not of what is under test.
+says why; one that is not possible at the moment, or for which the server had no connection or no lock, is passed over,
+and the history is told of it. So it is of a strike that is itself at fault: the run goes on, and is judged a failure.
+`Nemesis.run` returns when all strikes have healed.
 """
 
 import asyncio
@@ -12,6 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
 
 from tests.faults.machine.strikes.catalogue import catalogue
 from tests.faults.machine.strikes.strike import Cast, NotHere, NotNow, Strike, exclude
@@ -22,6 +26,10 @@ LONGEST = 400.0
 
 AT_ONCE = 2
 PAUSES = (0.2, 3.0)
+
+
+OF_THE_MOMENT = (NotNow, psycopg.Error, SQLAlchemyError, OSError, TimeoutError)
+"""What may keep a strike from striking: servers that are down, full or locked, often by another strike."""
 
 
 class Step(NamedTuple):
@@ -92,7 +100,6 @@ class Nemesis:
             finished = [task for task in self._running if task.done()]
             for task in finished:
                 del self._running[task]
-                task.result()
             in_the_way = [task for task, other in self._running.items() if exclude(strike, other)]
             if len(self._running) >= self._at_once:
                 await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
@@ -106,19 +113,17 @@ class Nemesis:
         try:
             async with asyncio.timeout(LONGEST):
                 await strike.strike(self._world, self._cast, step.chance)
-        except NotNow:
-            pass
         except NotHere as missing:
             self.skipped[strike.kind] = str(missing)
+        except OF_THE_MOMENT as error:
+            self._world.history.missed(strike.kind, error)
         except Exception as error:
-            raise RuntimeError(f"the strike {strike.kind!r} failed") from error
+            self._world.history.failed(f"the strike {strike.kind!r}", error)
         else:
             self.count[strike.kind] += 1
 
     async def _heal(self) -> None:
-        """Wait until every strike is over, also when one failed or the run was cancelled."""
+        """Wait until every strike is over, also when the run was cancelled."""
         tasks, self._running = list(self._running), {}
         if tasks:
             await asyncio.wait(tasks)
-        for task in tasks:
-            task.result()

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from tests.faults.machine.cast import Cast
 from tests.faults.machine.checker import check
+from tests.faults.machine.checks import whole
 from tests.faults.machine.drain import STANDSTILL, drain, places_of
 from tests.faults.machine.facts import Facts, gather, in_stream, load, save
 from tests.faults.machine.history import History, read
@@ -33,6 +34,9 @@ from tests.faults.machine.report import Report
 from tests.faults.machine.runs import tell
 from tests.faults.machine.stage import LEASE_SECONDS, STREAM, set_up
 from tests.faults.machine.world import World
+from tests.faults.machine.wrong import wrong
+
+T = TypeVar("T")
 
 NUMBERS = {
     WORKER: 2,
@@ -99,18 +103,35 @@ async def play(plan: Plan, directory: Path, breaks: Breaks) -> Report:
         async with Cast.standing(history, part, plan.seed, pooled=world.pooled) as cast:
             await cast.start_all(plan.numbers)
             await asyncio.sleep(PEACE_SECONDS)
-            skipped = await breaks(world, cast)
-            await cast.stop(PRODUCER)
-            await drain(lambda: world.direct, history, tuple(plan.numbers), plan.standstill)
-            await cast.stop()
+            skipped = await _tried(history, "breaking", breaks(world, cast)) or {}
+            # Whatever became of that: what was committed is to be handled, and judged.
+            await _tried(history, "stopping the producers", cast.stop(PRODUCER))
+            draining = drain(lambda: world.superuser, history, tuple(plan.numbers), plan.standstill)
+            await _tried(history, "draining", draining)
+            await _tried(history, "stopping", cast.stop())
         # Kept in the file alone: `checked` reads it, and an hour's facts are large.
-        save(await _facts(world, plan), directory / FACTS_FILE)
+        facts = await _tried(history, "gathering the facts", _facts(world, plan))
+        if facts is not None:
+            save(facts, directory / FACTS_FILE)
     return checked(directory, plan.seed, plan.seconds / 60, dict(skipped))
 
 
+async def _tried(history: History, what: str, step: Awaitable[T]) -> T | None:
+    """What a step gives; None where it failed, which the history is told of: a run ends with a report in any case."""
+    try:
+        return await step
+    except Exception as error:
+        history.failed(what, error)
+        return None
+
+
 def checked(directory: Path, seed: int = 0, minutes: float = 0.0, skipped: dict[str, str] | None = None) -> Report:
-    """The report of a run that is over, from what it left."""
-    story, facts = tell(read(directory)), load(directory / FACTS_FILE)
+    """The report of a run that is over, from what it left; without facts, that it could not be judged."""
+    story, file = tell(read(directory)), directory / FACTS_FILE
+    if not file.exists():
+        unjudged = [wrong("not judged", "the run", "there are no facts"), *whole.check(story, Facts())]
+        return Report(seed, minutes, story, Facts(), unjudged, skipped or {})
+    facts = load(file)
     return Report(seed, minutes, story, facts, check(story, facts), skipped or {})
 
 
@@ -119,9 +140,9 @@ async def _facts(world: World, plan: Plan) -> Facts:
         # Its connections to the server are its own.
         await world.pooler.stop()
     sent = None if world.nats_server is None else await in_stream(world.nats_server.url)
-    await _gone(world.direct)
+    await _gone(world.superuser)
     places = places_of(tuple(plan.numbers), has_nats=plan.has_nats)
-    return await asyncio.to_thread(gather, world.direct, plan.lease_seconds, sent, places)
+    return await asyncio.to_thread(gather, world.superuser, plan.lease_seconds, sent, places)
 
 
 async def _gone(dsn: str) -> None:

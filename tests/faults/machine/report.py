@@ -8,7 +8,7 @@ from typing import Any
 from tests.faults.machine.checks.ends import growth, lives
 from tests.faults.machine.facts import Facts
 from tests.faults.machine.healing import recoveries
-from tests.faults.machine.history import COMMITTED, DIED, ROLLED_BACK, UNCERTAIN
+from tests.faults.machine.history import COMMITTED, DIED, MISSED, ROLLED_BACK, UNCERTAIN
 from tests.faults.machine.runs import Story
 from tests.faults.machine.stage import OF_SOUGHT_GROUP
 from tests.faults.machine.wrong import Wrong
@@ -24,6 +24,7 @@ GROUPED = {
     "dead letters": ("dead letter incomplete", "healthy message died"),
     "ends": ("lease left", "connection left", "files left", "tasks left", "bad end", "died"),
     "memory": ("memory grew",),
+    "the machine itself": ("not judged",),
 }  # fmt: skip
 """Kinds of wrong by the promise that they break."""
 
@@ -70,6 +71,9 @@ class Report:
             "deaths": sum(1 for event in self.story.events if event.kind == DIED),
             "faults": dict(sorted(Counter(fault.kind for fault in self.story.faults).items())),
             "faults left out": self.skipped,
+            "faults missed": dict(
+                sorted(Counter(event.data["fault"] for event in self.story.events if event.kind == MISSED).items())
+            ),
             "wrong": found | {kind: count for kind, count in kinds.items() if kind not in known},
             "wrongs": [str(wrong) for wrong in self.wrongs[:200]],
             "memory": self._memory(),
@@ -117,6 +121,9 @@ class Report:
         for kind, found in summary["recovery"].items():
             roles = ", ".join(f"{role} {each['p50']:g} / {each['max']:g}" for role, each in found["seconds"].items())
             lines.append(f"| {kind} | {found['count']} | {roles} |")
+        if summary["faults missed"]:
+            missed = ", ".join(f"{kind} {count}" for kind, count in summary["faults missed"].items())
+            lines += ["", f"Could not strike, some times: {missed}."]
         lines += ["", "| role | megabytes, first third | last third |", "|---|---|---|"]
         lines += [f"| {role} | {first} | {last} |" for role, (first, last) in sorted(summary["memory"].items())]
         if self.wrongs:

@@ -23,6 +23,11 @@ def event(at: float, kind: str, pid: int = 1, role: str = "worker", **data: Any)
     return Event(int(at * NANO), pid, role, kind, data)
 
 
+def cut(at: float, until: float) -> list[Event]:
+    struck = event(at, "struck", MACHINE, "machine", fault="cut", detail="")
+    return [struck, event(until, "healed", MACHINE, "machine", fault="cut")]
+
+
 def said(at: float, kind: str, *ids: str) -> Event:
     return event(at, kind, 50, "producer", ids=list(ids))
 
@@ -328,6 +333,11 @@ WRONGS: dict[str, tuple[Any, str, str]] = {
         "died",
         "worker 1",
     ),
+    "a machine that failed": (
+        events(event(6.0, "failed", MACHINE, what="draining", error="")),
+        "not judged",
+        "draining",
+    ),
     "memory that grew": (grown(150_000), "memory grew", "worker 8"),
 }
 
@@ -350,11 +360,7 @@ class TestExcused:
         assert check(given, held) == []
 
     def test_lease_that_was_lost_by_a_fault(self) -> None:
-        strikes = [
-            event(9.0, "struck", MACHINE, "machine", fault="cut", detail=""),
-            event(9.5, "healed", MACHINE, "machine", fault="cut"),
-        ]
-        given, held = running(*strikes)
+        given, held = running(*cut(9.0, 9.5))
         assert check(given, held) == []
 
     def test_claim_whose_answer_nobody_heard_is_taken_again_at_once(self) -> None:
@@ -385,11 +391,7 @@ class TestExcused:
 
 def test_report_counts_and_names() -> None:
     given, held = WRONGS["an effect twice"][0]
-    strikes = [
-        event(0.9, "struck", MACHINE, "machine", fault="cut", detail=""),
-        event(1.0, "healed", MACHINE, "machine", fault="cut"),
-    ]
-    story = tell([*given, *strikes])
+    story = tell([*given, *cut(0.9, 1.0)])
     report = Report(7, 5.0, story, held, check(story, held), {})
     summary = report.summary
     assert summary["wrong"]["effects"] == 1

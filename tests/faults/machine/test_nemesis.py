@@ -3,15 +3,18 @@
 import asyncio
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from random import Random
 
+import psycopg
 import pytest
 
+from tests.faults.machine.history import History, read
 from tests.faults.machine.nemesis import Nemesis, plan
 from tests.faults.machine.strikes.catalogue import catalogue
 from tests.faults.machine.strikes.strike import Cast, NotHere, NotNow, Strike, exclude
 from tests.faults.machine.strikes.striking import Nobody
-from tests.faults.machine.world import World
+from tests.faults.machine.world import Silence, World
 from tests.waiting import eventually
 
 PAUSES = (0.0, 0.001)
@@ -71,8 +74,12 @@ class Early(Pretended):
 class Broken(Pretended):
     """Fails."""
 
+    def __init__(self, log: Log, kind: str, error: Exception) -> None:
+        super().__init__(log, kind)
+        self._error = error
+
     async def strike(self, world: World, cast: Cast, chance: Random) -> None:
-        raise ValueError("broken")
+        raise self._error
 
 
 def strikes(log: Log) -> list[Strike]:
@@ -90,6 +97,7 @@ def world() -> World:
     """One without servers: nothing here needs them."""
     world = World.__new__(World)
     world.seed = 7
+    world.history = Silence()
     return world
 
 
@@ -135,12 +143,26 @@ async def test_what_cannot_be_done_now_is_tried_again(world: World) -> None:
     assert log.order.count("early") > 1
 
 
-async def test_strike_that_fails_is_raised_when_all_others_have_healed(world: World) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (psycopg.OperationalError("no connection left"), "missed"),
+        (TimeoutError(), "missed"),
+        (ValueError("broken"), "failed"),
+    ],
+    ids=["the server does not let it", "it takes too long", "it is broken itself"],
+)
+async def test_strike_that_fails_is_told_and_the_run_goes_on(
+    world: World, tmp_path: Path, error: Exception, kind: str
+) -> None:
     log = Log()
-    nemesis = Nemesis(world, Nobody(), strikes=[*strikes(log), Broken(log, "broken")], pauses=PAUSES)
-    with pytest.raises(RuntimeError, match="'broken' failed"):
-        await nemesis.run(30.0)
+    world.history = History(tmp_path)
+    broken = Broken(log, "broken", error)
+    nemesis = Nemesis(world, Nobody(), strikes=[*strikes(log), broken], pauses=PAUSES)
+    await nemesis.run(0.5)
     assert log.running == []
+    assert {event.kind for event in read(tmp_path)} == {kind}
+    assert nemesis.count.keys() == {strike.kind for strike in strikes(log)}
 
 
 async def test_run_that_is_cancelled_heals(world: World) -> None:

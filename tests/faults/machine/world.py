@@ -37,11 +37,15 @@ LEASE_SECONDS = 2.0
 
 
 class History(Protocol):
-    """Who is told of every fault, when it begins and when it is over."""
+    """Who is told of every fault, when it begins and when it is over, and of what could not be done."""
 
     def struck(self, kind: str, detail: str) -> None: ...
 
     def healed(self, kind: str) -> None: ...
+
+    def missed(self, kind: str, why: BaseException) -> None: ...
+
+    def failed(self, what: str, error: BaseException) -> None: ...
 
 
 class Silence:
@@ -50,6 +54,10 @@ class Silence:
     def struck(self, kind: str, detail: str) -> None: ...
 
     def healed(self, kind: str) -> None: ...
+
+    def missed(self, kind: str, why: BaseException) -> None: ...
+
+    def failed(self, what: str, error: BaseException) -> None: ...
 
 
 class World:
