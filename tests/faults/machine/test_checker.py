@@ -333,11 +333,7 @@ WRONGS: dict[str, tuple[Any, str, str]] = {
         "died",
         "worker 1",
     ),
-    "a machine that failed": (
-        events(event(6.0, "failed", MACHINE, what="draining", error="")),
-        "not judged",
-        "draining",
-    ),
+    "a machine that failed": (events(event(6.0, "failed", what="draining", error="")), "not judged", "draining"),
     "memory that grew": (grown(150_000), "memory grew", "worker 8"),
 }
 
