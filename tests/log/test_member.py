@@ -31,7 +31,7 @@ def member() -> Member:
     member = Member(leases.group, ReadOptions(), leases, "billing")
     member.generation = GENERATION
     rows = [row(position) for position in (1, 2, 9)]
-    member.portion = Portion(rows, list(leases.spans.values()), BEGINNING, END, {2: NOW}, GENERATION)
+    member.hand(Portion(rows, list(leases.spans.values()), BEGINNING, END, {2: NOW}, GENERATION))
     return member
 
 

@@ -4,7 +4,7 @@ A failure blocks its key and nothing else: those behind it are deferred. Whether
 while its slot is held, because only the holder of a slot defers messages; it is read anew whenever slots change hands
 or an operator has changed something. On the happy path this costs nothing. A transient error of the database puts off
 without counting; of messages that one error ended together, nobody knows which is to blame. Does no I/O. Kept by each
-`member`; asked by `executor`, by `transactional` and by the log in memory.
+`member`; asked by `executor`, `reader`, `settler` and the log in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -136,7 +136,7 @@ def as_changes(deferrals: Sequence[Deferral], done: Sequence[int]) -> dict[str, 
     }
 
 
-def slots_of(spans: Iterable[Span]) -> dict[str, Any]:
+def ranges_of(spans: Iterable[Span]) -> dict[str, Any]:
     """Spans as parameters of `blocked`."""
     held = list(spans)
     return {"los": [span.lo for span in held], "his": [span.hi for span in held]}

@@ -216,8 +216,7 @@ class BatchRun:
 
     async def guarded(self, delivery: Delivery, run: Callable[[], Awaitable[bool]]) -> bool:
         """Run one message under a note of it, or park it; False if it was not handled and comes again as it is."""
-        is_suspect = delivery.position in self.member.leases.crash_guard.suspects
-        async with self.settler.suspicion() if is_suspect else nullcontext():
+        async with self.settler.suspicion() if self.member.is_suspect(delivery) else nullcontext():
             may_run = await self.noted(delivery)
             if may_run is None or (may_run and not await run()):
                 return False
@@ -239,7 +238,7 @@ class BatchRun:
         if self.batch.is_deferred:
             # No cursor was moved, which would have taken the note away.
             await self.settler.note(delivery.slot, None)
-        self.member.leases.crash_guard.had(delivery.slot, delivery.position)
+        self.member.survived(delivery)
 
     async def _attempt(self, delivery: Delivery, call: Call) -> bool:
         self._start(delivery)

@@ -1,8 +1,8 @@
 """A member of a group: the slots that it holds, the keys that wait in them, and how far it has come.
 
-State without I/O. Whoever serves all members of a process knows them by this and by nothing else: the client starts and
-wakes them, `tail` reads for those that wait, `renewer` keeps their leases alive. One `Settler` writes for it, one
-`Reader` reads for it, and both have it. Made by the client.
+State; of its own it asks nothing of the database. Whoever serves all members of a process knows them by this and by
+nothing else: the client starts and wakes them, `tail` reads for those that wait, `renewer` keeps their leases alive.
+One `Settler` writes for it, one `Reader` reads for it, and both have it. Made by the client.
 
 A `Batch` is messages in flight, and what became of them until it is written: made by `reader`, filled by `executor`,
 emptied by `settler`. A `Portion` is messages that `tail` has read for a member while it waited at the end of the log,
@@ -131,6 +131,14 @@ class Member:
         """Whether it must not run without a note of it, because an owner of its slot died."""
         return delivery.slot in self.leases.crash_guard
 
+    def is_suspect(self, delivery: Delivery) -> bool:
+        """Whether an owner died with this very message."""
+        return delivery.position in self.leases.crash_guard.suspects
+
+    def survived(self, delivery: Delivery) -> None:
+        """What became of a message that needed a note is written."""
+        self.leases.crash_guard.had(delivery.slot, delivery.position)
+
     def begin(self) -> None:
         """It is about to run: it has no slots yet."""
         self.is_stopping = False
@@ -194,6 +202,11 @@ class Member:
             if span.written is not None:
                 self.leases.spans[lo] = replace(span, cursor=span.written, written=None, stamp=None)
 
+    def hand(self, portion: Portion | None) -> None:
+        """This was read for it while it waited; None takes back what was."""
+        self.portion = portion
+        self.wake.set()
+
     def handed_batch(self, size: int) -> Batch | None:
         """What was read for it while it waited, if it still stands where it did."""
         portion, self.portion = self.portion, None
@@ -208,6 +221,12 @@ class Member:
     def unwritten_spans(self) -> list[Span]:
         """Spans whose cursors have passed over messages of others and are not written yet."""
         return [span for span in self.leases.spans.values() if span.lo in self.unwritten]
+
+    def take_unwritten(self) -> list[Span]:
+        """The same for whoever writes them now."""
+        spans = self.unwritten_spans()
+        self.unwritten.clear()
+        return spans
 
     def wrote(self, span: Span, *, is_kept: bool) -> None:
         """The cursor of a span was written, or was not ours any more."""

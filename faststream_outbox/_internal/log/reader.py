@@ -95,7 +95,7 @@ class Reader:
     async def leave(self) -> None:
         """Give everything back, with what was passed over written; it is a member no more."""
         member = self.member
-        member.portion = None
+        member.hand(None)
         await self.settler.write_progress()
         await member.leases.leave(self._client.call_of(member.group))
         if member.leases.fixed is None:

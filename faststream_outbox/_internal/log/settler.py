@@ -21,7 +21,7 @@ from faststream_outbox._internal.connections.caller import AnySession, caller_co
 from faststream_outbox._internal.connections.dedicated import Row
 from faststream_outbox._internal.connections.transactions import Fate, commit
 from faststream_outbox._internal.engine import closing
-from faststream_outbox._internal.log.blocked import DEFERRED, Deferral, as_changes, as_columns, slots_of
+from faststream_outbox._internal.log.blocked import DEFERRED, Deferral, as_changes, as_columns, ranges_of
 from faststream_outbox._internal.log.delivery import Delivery
 from faststream_outbox._internal.log.member import Batch, Ended, Member
 from faststream_outbox._internal.log.sharing.leases import NO_EPOCH, leases, moves
@@ -131,10 +131,8 @@ class Settler:
 
     async def write_progress(self, *, release: bool = False) -> None:
         """Write cursors that have passed over messages of others."""
-        member = self.member
-        await self._client.tail.written(member)
-        spans = member.unwritten_spans()
-        member.unwritten.clear()
+        await self._client.tail.written(self.member)
+        spans = self.member.take_unwritten()
         self.moved_at = asyncio.get_running_loop().time()
         if spans:
             await self._write("move", {**moves(spans, again=True), "release": release}, spans)
@@ -174,8 +172,7 @@ class Settler:
         # Those behind move on; the others only where their way was passed over.
         spans = await self._moving(batch, reached)
         known = {span.lo for span in spans}
-        passed = [span for span in self.member.unwritten_spans() if span.lo not in known]
-        self.member.unwritten.clear()
+        passed = [span for span in self.member.take_unwritten() if span.lo not in known]
         self.moved_at = asyncio.get_running_loop().time()
         values = {**moves([*spans, *passed], again=True), "release": release}
         if batch.deferrals:
@@ -203,7 +200,7 @@ class Settler:
 
     async def load_blocked(self) -> None:
         """Learn which keys wait in the slots that are held."""
-        values = {**self.member.group.values, **slots_of(self._leases.spans.values())}
+        values = {**self.member.group.values, **ranges_of(self._leases.spans.values())}
         rows = await self._persist(self._deferrals["blocked_or_parked" if self._blocked.hold else "blocked"], values)
         self._blocked.load(named(BlockedKey, rows), asyncio.get_running_loop().time())
 

@@ -208,8 +208,7 @@ class Tail:
             if mine is not None:
                 self._pass(seat)
                 self._rise(seat)
-                seat.member.portion = Portion(mine, seat.spans, seat.cursor, end, stamps, self._generation)
-                seat.member.wake.set()
+                seat.member.hand(Portion(mine, seat.spans, seat.cursor, end, stamps, self._generation))
             elif seat not in asked and seat.cursor < end:
                 # Nothing was read for it: it came while others were read for.
                 self._rise(seat)

@@ -7,7 +7,8 @@ the handler's steps are taken one by one in a copy of the context.
 `limited`: one that takes too long is cancelled, and that is a failed attempt. What it had decided before counts, above
 all that its transaction has committed. One that does not end when it is cancelled is waited for.
 
-`ended`: whatever a handler raises is an answer too, but for what ends the program. Used by the workers of both engines.
+`ended`: whatever a handler raises is an answer too, but for what ends the program. Used by the workers of both
+engines; `limited` and `overdue` also by the broker, whose subscribers of topics limit their handlers themselves.
 """
 
 import asyncio

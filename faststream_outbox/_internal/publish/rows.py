@@ -2,7 +2,7 @@
 
 Messages that differ in their bodies alone are one row for all of them, and the bodies: a thousand rows would be a
 thousand tuples to make, to take apart again and, for the garbage collector, to visit. Their random ids are drawn at
-once, at a tenth of what `uuid4` takes. Pure. Used by `put`, and by the broker for `publish_batch`.
+once, at a tenth of what `uuid4` takes. Pure. Used by `put` and by the broker.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -27,7 +27,7 @@ from faststream_outbox._internal.poison import Narrowing
 from faststream_outbox._internal.queue.asking import Asking, Culprits, doubt_of_lane, doubt_of_message
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.keyed import KeyedClaims
-from faststream_outbox._internal.queue.lanes import NEVER, NO_LIMIT, Lane, places, shares
+from faststream_outbox._internal.queue.lanes import NEVER, NO_LIMIT, Lane, begun, shares
 from faststream_outbox._internal.queue.plan import FEW_LANES, ClaimPlan, Open, Plans
 from faststream_outbox._internal.service import Pulse, called
 from faststream_outbox._internal.sql.queue_rows import ClaimedRow, FoundLaneRow
@@ -55,7 +55,7 @@ class LaneFinder:
 
     async def _probe(self, plan: ClaimPlan, lanes: list[Lane]) -> None:
         loop = asyncio.get_running_loop()
-        values = places(lanes) | {
+        values = begun(lanes) | {
             "keyed": [lane.keyed for lane in lanes],
             "ttl": plan.options.lease_ttl_seconds,
             "unheard": self._asking.unheard.tokens(loop.time()),
@@ -226,7 +226,7 @@ class Claimer:
 
     async def _claim(self, quotas: list[Quota]) -> None:
         token = self._draw_token()
-        values = places([lane for _, lane, _ in quotas]) | {
+        values = begun([lane for _, lane, _ in quotas]) | {
             "quotas": [quota for *_, quota in quotas],
             "ttls": [worker.options.lease_ttl_seconds for worker, *_ in quotas],
             "token": token,

@@ -1,8 +1,8 @@
 """The client: everything that the workers of one process share for one table.
 
-Four connections at most, however many workers and queues: one claims, one scans, one settles, renews,
-watches and notifies, one listens. They open with the first worker and close with the last. The application's
-engine is never closed. Built by the broker, or found by `OutboxClient.shared` for workers that are
+Four connections, however many workers and queues: one claims, one scans, one settles, renews, watches and notifies,
+one listens; where there is a retention, two more that clean. They open with the first worker and close with the last.
+The application's engine is never closed. Built by the broker, or found by `OutboxClient.shared` for workers that are
 made without one.
 """
 

@@ -19,7 +19,7 @@ from faststream_outbox._internal.poison import Narrowing
 from faststream_outbox._internal.queue.asking import Asking, doubt_of_key
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.keys import Horizon, Key
-from faststream_outbox._internal.queue.lanes import NO_LIMIT, Lane, places
+from faststream_outbox._internal.queue.lanes import NO_LIMIT, Lane, begun
 from faststream_outbox._internal.queue.plan import ClaimPlan, Open
 from faststream_outbox._internal.sql.queue_rows import ClaimedOfKeyRow, FoundKeyRow
 from faststream_outbox._internal.sql.statements import column, named
@@ -171,7 +171,7 @@ class KeyedClaims:
 
     async def _find_keys(self, plan: ClaimPlan, lanes: list[Lane]) -> None:
         window = max(LEAST_WINDOW, min(KEY_WINDOW, KEY_WINDOWS // len(lanes)))
-        values = places(lanes) | {"quotas": [window] * len(lanes)}
+        values = begun(lanes) | {"quotas": [window] * len(lanes)}
         try:
             answer, _, _ = await self._asking.fetch("find_keys", values)
         except BaseException:

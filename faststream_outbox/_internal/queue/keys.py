@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 LOW_PRIORITY_TURN = 10
 """Every so many turns the lowest priority goes first."""
-NEVER = float("-inf")
+LEAST = float("-inf")
 REMEMBERED = 16
 """So many runs ago weighs about a third of the last one, in what is usual for a key."""
 
@@ -48,7 +48,7 @@ class KeyRing:
         """The key has a message that is due; a key in flight is asked for again when its run is settled."""
         if key in self._in_flight:
             self._again[key] = max(priority, self._again.get(key, priority))
-        elif priority > self._places.get(key, NEVER):
+        elif priority > self._places.get(key, LEAST):
             self._leave(key)
             self._places[key] = priority
             self._line.setdefault(priority, {})[key] = None

@@ -224,8 +224,8 @@ def _by_priority(lanes: list[Lane], quota: int, now: float) -> list[tuple[Lane, 
     return [(first, left), *result]
 
 
-def places(lanes: Sequence[Lane]) -> dict[str, Any]:
-    """Values of a statement that scans these lanes from where each should start."""
+def begun(lanes: Sequence[Lane]) -> dict[str, Any]:
+    """Begin a scan of these lanes: values of its statement, which says where each starts."""
     starts = [lane.start() for lane in lanes]
     return {
         "queues": [lane.queue for lane in lanes],
