@@ -18,16 +18,18 @@ Execute = Callable[..., None]
 Repair = Callable[[list[Difference]], None]
 Since = Callable[[int], None]
 
+NAMES = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
+"""What stands for the tables and their schema in statements."""
+
 
 @pytest.fixture
 def execute(builder: Engine) -> Execute:
-    """Runs statements, each in a transaction of its own; `{t}` and `{d}` stand for the two tables."""
+    """Runs statements, each in a transaction of its own."""
 
     def run(*statements: str) -> None:
         with builder.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for statement in statements:
-                names = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
-                for mark, name in names.items():
+                for mark, name in NAMES.items():
                     statement = statement.replace(mark, name)
                 try:
                     connection.exec_driver_sql(statement)
@@ -83,22 +85,10 @@ def dead(drift_metadata: MetaData, builder: Engine) -> Table:
     """The dead letters' table with a row in it."""
     table = make_dlq_table(drift_metadata)
     table.create(builder)
-    row = {
-        "original_id": 1,
-        "message_id": "00000000-0000-4000-8000-000000000001",
-        "queue": "orders",
-        "payload": b"1",
-        "created_at": "2026-01-01T00:00:00Z",
-        "failure_reason": "rejected",
-    }
     with builder.begin() as connection:
-        connection.execute(
-            text(
-                'INSERT INTO "Drift S".outbox_dlq (original_id, message_id, queue, payload, created_at,'
-                " failure_reason) VALUES (:original_id, CAST(:message_id AS uuid), :queue, :payload,"
-                " CAST(:created_at AS timestamptz), :failure_reason)"
-            ),
-            row,
+        connection.exec_driver_sql(
+            'INSERT INTO "Drift S".outbox_dlq (original_id, message_id, queue, payload, created_at, failure_reason)'
+            " VALUES (1, gen_random_uuid(), 'orders', '1', now(), 'rejected')"
         )
     return table
 

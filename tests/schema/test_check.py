@@ -1,6 +1,6 @@
 """The check against a live database: what it lets pass, how it is called, and what it says.
 
-Kinds of drift, one by one, are in `test_drift_columns.py` and `test_drift_indexes.py`.
+Kinds of drift, one by one, are in `promises/test_drift.py`.
 """
 
 import asyncio
@@ -16,12 +16,11 @@ from tests.waiting import eventually
 from .conftest import Execute, Repair
 
 
-async def test_clean_tables_pass(driver_engine: AsyncEngine, outbox: Table, dead: Table) -> None:
-    await validate_schema(driver_engine, outbox, dead)
-
-
-async def test_clean_tables_without_a_schema_pass(driver_engine: AsyncEngine, table: Table, dlq_table: Table) -> None:
-    await validate_schema(driver_engine, table, dlq_table)
+async def test_clean_tables_pass(
+    driver_engine: AsyncEngine, outbox: Table, dead: Table, table: Table, dlq_table: Table
+) -> None:
+    for tables in ((outbox, dead), (table, dlq_table)):
+        await validate_schema(driver_engine, *tables)
 
 
 async def test_drift_is_seen_with_either_driver(driver_engine: AsyncEngine, outbox: Table, execute: Execute) -> None:
@@ -46,7 +45,7 @@ async def test_the_schema_translate_map_is_honoured(engine: AsyncEngine, outbox:
     assert await find_differences(tenant, elsewhere) == []
 
 
-async def test_a_connection_in_a_transaction_sees_what_that_transaction_did(
+async def test_a_connection_is_left_in_its_transaction_and_sees_what_that_did(
     engine: AsyncEngine, metadata: MetaData
 ) -> None:
     table = make_outbox_table(metadata)
@@ -116,16 +115,6 @@ async def test_the_text_of_the_error_mends_when_pasted(
     await validate_schema(engine, outbox, dead)
 
 
-async def test_missing_tables_are_created_by_the_fix(
-    engine: AsyncEngine, drift_metadata: MetaData, repair: Repair
-) -> None:
-    tables = make_outbox_table(drift_metadata), make_dlq_table(drift_metadata)
-    differences = await find_differences(engine, *tables)
-    assert [item.problem for item in differences] == ["the table does not exist"] * 2
-    repair(differences)
-    assert await find_differences(engine, *tables) == []
-
-
 async def test_a_missing_schema_is_created_by_the_fix(
     engine: AsyncEngine, drift_metadata: MetaData, execute: Execute, repair: Repair
 ) -> None:
@@ -148,7 +137,9 @@ async def test_the_fix_creates_what_create_all_creates(
     with sync_engine.begin() as connection:
         by_create_all = sorted(connection.scalars(query))
     execute("DROP TABLE {t}", "DROP TABLE {d}")
-    repair(await find_differences(engine, outbox, dead))
+    differences = await find_differences(engine, outbox, dead)
+    assert [item.problem for item in differences] == ["the table does not exist"] * 2
+    repair(differences)
     with sync_engine.begin() as connection:
         assert sorted(connection.scalars(query)) == by_create_all
 

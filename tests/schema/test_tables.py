@@ -7,17 +7,11 @@ from sqlalchemy import Engine, MetaData, Table, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema import Names, find_differences, make_dlq_table, make_outbox_table
+from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table
 from tests.cases import each
+from tests.schema.migrations import CONVENTION
 
 Factory = Callable[[MetaData, str], Table]
-
-CONVENTION = {
-    "ix": "ix_%(column_0_label)s",
-    "uq": "uq_%(table_name)s_%(column_0_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "pk": "pk_%(table_name)s",
-}
 
 LONGEST = [
     pytest.param(make_outbox_table, "x" * 51, id="outbox"),
@@ -49,7 +43,7 @@ def create(sync_engine: Engine) -> Iterator[Callable[[MetaData], None]]:
                 connection.execute(text(f'DROP SCHEMA "{metadata.schema}"'))
 
 
-@pytest.mark.parametrize(("factory", "name"), LONGEST)
+@each(("factory", "name"), [longest.values for longest in LONGEST])
 def test_one_byte_more_than_fits_is_refused(factory: Factory, name: str) -> None:
     with pytest.raises(InvalidOption, match=r"too long: .* needs 64 bytes and PostgreSQL keeps 63"):
         factory(MetaData(), name + "x")
@@ -97,17 +91,6 @@ async def test_any_schema_and_name_is_created_and_passes_the_check(
     assert await find_differences(driver_engine, table, dlq_table) == []
 
 
-@pytest.mark.parametrize("name", ["My Out", "50%(s)s", 'quo"ted'])
-def test_a_quoted_name_means_the_table_in_a_statement(
-    name: str, create: Callable[[MetaData], None], sync_engine: Engine
-) -> None:
-    metadata = MetaData()
-    table = make_outbox_table(metadata, name)
-    create(metadata)
-    with sync_engine.connect() as connection:
-        assert connection.scalar(text(f"SELECT count(*) FROM {Names.of(table).table}")) == 0
-
-
 def test_the_naming_convention_names_the_constraints(create: Callable[[MetaData], None], sync_engine: Engine) -> None:
     metadata = MetaData(naming_convention=CONVENTION)
     make_outbox_table(metadata, "events")
@@ -131,12 +114,6 @@ def test_both_tables_live_beside_each_other_and_beside_the_users(metadata: MetaD
     make_outbox_table(metadata)
     make_dlq_table(metadata)
     assert set(metadata.tables) == {"orders", "outbox", "outbox_dlq"}
-
-
-def test_pages_are_left_half_empty(table: Table, sync_engine: Engine) -> None:
-    query = text("SELECT reloptions FROM pg_class WHERE oid = CAST(:name AS regclass)")
-    with sync_engine.connect() as connection:
-        assert connection.scalar(query, {"name": table.name}) == ["fillfactor=45"]
 
 
 def test_a_claim_is_a_hot_update(table: Table, sync_engine: Engine) -> None:

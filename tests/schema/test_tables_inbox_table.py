@@ -1,40 +1,12 @@
-"""The table of receipts: on the caller's MetaData, by Alembic, and checked against the database."""
-
-from collections.abc import Callable
+"""The table of receipts, checked against the database."""
 
 import pytest
-from alembic import command
-from sqlalchemy import URL, MetaData, Table, text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import MetaData, Table, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import make_inbox_table
 from faststream_outbox._internal.schema.check import find_inbox_differences, validate_inbox_schema
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, SchemaMismatch
-from tests.schema.migrations import CONVENTION, Alembic, autogenerate, upgrade
-
-METADATA = [
-    pytest.param(MetaData, id="the default schema"),
-    pytest.param(lambda: MetaData(schema="App S"), id="a schema of its own"),
-    pytest.param(lambda: MetaData(naming_convention=CONVENTION), id="a naming convention"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make_metadata", METADATA)
-async def test_the_generated_migration_creates_everything_that_is_needed(
-    make_metadata: Callable[[], MetaData], alembic: Alembic, empty_url: URL
-) -> None:
-    metadata = make_metadata()
-    table = make_inbox_table(metadata)
-    alembic(autogenerate, metadata)
-    alembic(upgrade, metadata)
-    alembic(command.check, metadata)
-    engine = create_async_engine(empty_url)
-    try:
-        await validate_inbox_schema(engine, table, check_rights=True)
-    finally:
-        await engine.dispose()
-
 
 BREAKS = {
     "drop index inbox_received_idx": "inbox_received_idx",
