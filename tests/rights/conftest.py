@@ -1,10 +1,14 @@
 """The stage on which the roles act: made once, emptied for each test."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import URL, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from tests.dashboard.place import Place
+from tests.rights.refusals import counting
 from tests.rights.stage import Stage
 
 
@@ -22,3 +26,17 @@ def stage(built: Stage) -> Iterator[Stage]:
     """The same, with empty tables."""
     yield built
     built.empty()
+
+
+@pytest.fixture
+async def place(stage: Stage, engine: AsyncEngine) -> Place:
+    """The tables of the stage, with one of everything, as their owner sees them."""
+    place = Place(engine, stage.table, stage.dlq_table, stage.log_tables)
+    await place.fill()
+    return place
+
+
+@pytest.fixture
+def failed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each statement was refused."""
+    return counting(monkeypatch)
