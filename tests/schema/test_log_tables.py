@@ -103,14 +103,6 @@ async def test_a_partitioned_log_is_clean_for_alembic(alembic: Alembic, empty_ur
     await engine.dispose()
 
 
-def test_queue_and_log_live_on_one_metadata_under_different_names(alembic: Alembic, metadata: MetaData) -> None:
-    make_outbox_table(metadata)
-    make_log_tables(metadata, "outbox_log")
-    alembic(autogenerate, metadata)
-    alembic(upgrade, metadata)
-    alembic(command.check, metadata)
-
-
 @each("schema", [None, "app"])
 def test_a_name_that_is_taken_on_the_metadata_is_refused_with_a_way_out(schema: str | None) -> None:
     metadata = MetaData(schema=schema)

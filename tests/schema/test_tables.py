@@ -109,13 +109,6 @@ async def test_a_convention_that_makes_a_name_too_long_is_created_and_passes_the
     assert await find_differences(engine, table) == []
 
 
-def test_both_tables_live_beside_each_other_and_beside_the_users(metadata: MetaData) -> None:
-    Table("orders", metadata)
-    make_outbox_table(metadata)
-    make_dlq_table(metadata)
-    assert set(metadata.tables) == {"orders", "outbox", "outbox_dlq"}
-
-
 def test_a_claim_is_a_hot_update(table: Table, sync_engine: Engine) -> None:
     with sync_engine.begin() as connection:
         rows = [{"queue": "orders", "payload": b"x" * 100} for _ in range(500)]

@@ -1,12 +1,11 @@
 """A Redis of a test's own, from the wheel or from Debian; it keeps what it has over a restart."""
 
 import shutil
-import subprocess
 from importlib import import_module
 from pathlib import Path
 
 from tests.servers.missing import missing
-from tests.servers.ports import answers, free_port
+from tests.servers.process import ProcessServer
 
 
 def program() -> str:
@@ -21,14 +20,12 @@ def program() -> str:
     return installed
 
 
-class RedisServer:
+class RedisServer(ProcessServer):
     """Writes everything to a file before it answers, so that it outlives a kill."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         self._program = program()
-        self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(directory)
 
     @property
     def url(self) -> str:
@@ -37,11 +34,4 @@ class RedisServer:
     async def start(self) -> None:
         kept = ["--dir", str(self._directory), "--save", "", "--appendonly", "yes", "--appendfsync", "no"]
         options = ["--port", str(self._port), "--bind", "127.0.0.1", *kept]
-        self._process = subprocess.Popen([self._program, *options], stdout=subprocess.DEVNULL)
-        await answers(self._port)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        await self._started([self._program, *options])
