@@ -241,12 +241,13 @@ async def test_drift_is_reported_as_what_it_is_and_repaired_by_its_fix(
     for statements, where, problem in DRIFTS[kind]:
         with case(statements):
             execute(*statements)
-            [difference] = await find_differences(engine, outbox, dead)
+            tables = (outbox, dead) if "{d}" in where else (outbox,)
+            [difference] = await find_differences(engine, *tables)
             for mark, name in NAMES.items():
                 where = where.replace(mark, name)
             assert (difference.where, shown(difference.problem, problem)) == (where, problem)
             repair([difference])
-            assert await find_differences(engine, outbox, dead) == []
+            assert await find_differences(engine, *tables) == []
 
 
 @pytest.mark.parametrize("statement", HARMLESS)
@@ -263,11 +264,12 @@ async def test_a_missing_column_is_reported_and_added(
     for mark, column in COLUMNS:
         with case((mark, column.name)):
             execute(f"ALTER TABLE {mark} DROP COLUMN {column.name}")
-            differences = await find_differences(engine, outbox, dead)
+            tables = (outbox, dead) if mark == "{d}" else (outbox,)
+            differences = await find_differences(engine, *tables)
             found = [(item.where, item.problem) for item in differences]
             assert (f"{NAMES[mark]}.{column.name}", "the column is missing") in found
             repair(differences)
-            assert await find_differences(engine, outbox, dead) == []
+            assert await find_differences(engine, *tables) == []
 
 
 async def test_a_string_that_is_too_long_for_the_type_is_not_cut_by_the_fix(
