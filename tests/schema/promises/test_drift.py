@@ -1,13 +1,12 @@
 """Drift: each kind is reported as what it is, and its fix repairs it on a table with rows."""
 
 import pytest
-from sqlalchemy import Engine, MetaData, Table
+from sqlalchemy import MetaData
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table
+from faststream_outbox.schema import make_dlq_table, make_outbox_table
 from tests.cases import case
-from tests.schema.conftest import NAMES, Execute, Repair, Since
+from tests.schema.conftest import NAMES, Live, named
 
 TABLES = {"{t}": make_outbox_table(MetaData()), "{d}": make_dlq_table(MetaData())}
 COLUMNS = [(mark, column) for mark, table in TABLES.items() for column in table.columns]
@@ -233,61 +232,46 @@ def shown(problem: str, wanted: str) -> str:
 
 
 @pytest.mark.parametrize("kind", DRIFTS)
-async def test_drift_is_reported_as_what_it_is_and_repaired_by_its_fix(
-    kind: str, engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, repair: Repair, since: Since
-) -> None:
+async def test_drift_is_reported_as_what_it_is_and_repaired_by_its_fix(kind: str, live: Live) -> None:
     if "PostgreSQL 18" in kind:
-        since(18)
+        live.since(18)
     for statements, where, problem in DRIFTS[kind]:
         with case(statements):
-            execute(*statements)
-            tables = (outbox, dead) if "{d}" in where else (outbox,)
-            [difference] = await find_differences(engine, *tables)
-            for mark, name in NAMES.items():
-                where = where.replace(mark, name)
-            assert (difference.where, shown(difference.problem, problem)) == (where, problem)
-            repair([difference])
-            assert await find_differences(engine, *tables) == []
+            live.execute(*statements)
+            [difference] = await live.differences(dead="{d}" in where)
+            assert (difference.where, shown(difference.problem, problem)) == (named(where), problem)
+            live.repair([difference])
+            assert await live.differences(dead="{d}" in where) == []
 
 
 @pytest.mark.parametrize("statement", HARMLESS)
-async def test_what_does_no_harm_is_left_alone(
-    statement: str, engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute
-) -> None:
-    execute(statement)
-    assert await find_differences(engine, outbox, dead) == []
+async def test_what_does_no_harm_is_left_alone(statement: str, live: Live) -> None:
+    live.execute(statement)
+    assert await live.differences(dead=True) == []
 
 
-async def test_a_missing_column_is_reported_and_added(
-    engine: AsyncEngine, outbox: Table, dead: Table, execute: Execute, repair: Repair
-) -> None:
+async def test_a_missing_column_is_reported_and_added(live: Live) -> None:
     for mark, column in COLUMNS:
         with case((mark, column.name)):
-            execute(f"ALTER TABLE {mark} DROP COLUMN {column.name}")
-            tables = (outbox, dead) if mark == "{d}" else (outbox,)
-            differences = await find_differences(engine, *tables)
+            live.execute(f"ALTER TABLE {mark} DROP COLUMN {column.name}")
+            differences = await live.differences(dead=mark == "{d}")
             found = [(item.where, item.problem) for item in differences]
             assert (f"{NAMES[mark]}.{column.name}", "the column is missing") in found
-            repair(differences)
-            assert await find_differences(engine, *tables) == []
+            live.repair(differences)
+            assert await live.differences(dead=mark == "{d}") == []
 
 
-async def test_a_string_that_is_too_long_for_the_type_is_not_cut_by_the_fix(
-    engine: AsyncEngine, outbox: Table, execute: Execute, repair: Repair
-) -> None:
-    execute("ALTER TABLE {t} ALTER queue TYPE text", "UPDATE {t} SET queue = repeat('q', 256)")
-    differences = await find_differences(engine, outbox)
+async def test_a_string_that_is_too_long_for_the_type_is_not_cut_by_the_fix(live: Live) -> None:
+    live.execute("ALTER TABLE {t} ALTER queue TYPE text", "UPDATE {t} SET queue = repeat('q', 256)")
+    differences = await live.differences()
     with pytest.raises(DBAPIError, match="value too long"):
-        repair(differences)
+        live.repair(differences)
 
 
-async def test_a_payload_kept_as_text_keeps_its_backslashes(
-    engine: AsyncEngine, outbox: Table, execute: Execute, repair: Repair, sync_engine: Engine
-) -> None:
-    execute("ALTER TABLE {t} ALTER payload TYPE text USING ''", r"""UPDATE {t} SET payload = '"a\nb"'""")
-    repair(await find_differences(engine, outbox))
-    with sync_engine.connect() as connection:
-        assert connection.scalar(outbox.select().with_only_columns(outbox.c.payload)) == rb'"a\nb"'
+async def test_a_payload_kept_as_text_keeps_its_backslashes(live: Live) -> None:
+    live.execute("ALTER TABLE {t} ALTER payload TYPE text USING ''", r"""UPDATE {t} SET payload = '"a\nb"'""")
+    live.repair(await live.differences())
+    assert live.answers("SELECT payload FROM {t}") == [rb'"a\nb"']
 
 
 @pytest.mark.parametrize(
@@ -313,30 +297,23 @@ async def test_a_payload_kept_as_text_keeps_its_backslashes(
     ],
 )
 async def test_an_id_that_nothing_numbers_goes_on_behind_all_that_were_in_use(
-    statements: list[str],
-    next_id: int,
-    engine: AsyncEngine,
-    outbox: Table,
-    execute: Execute,
-    repair: Repair,
-    sync_engine: Engine,
+    statements: list[str], next_id: int, live: Live
 ) -> None:
-    execute(*statements)
-    [difference] = await find_differences(engine, outbox)
+    live.execute(*statements)
+    [difference] = await live.differences()
     assert difference.problem == "nothing numbers it: publishing would fail"
-    repair([difference])
-    assert await find_differences(engine, outbox) == []
-    with sync_engine.begin() as connection:
-        added = connection.execute(outbox.insert().values(queue="orders", payload=b"2").returning(outbox.c.id))
-        assert added.scalar_one() == next_id
+    live.repair([difference])
+    assert await live.differences() == []
+    added = live.answers("INSERT INTO {t} (queue, payload) VALUES ('orders', '2') RETURNING id")
+    assert added == [next_id]
 
 
-async def test_an_integer_id_is_widened(engine: AsyncEngine, outbox: Table, execute: Execute, repair: Repair) -> None:
-    execute("ALTER TABLE {t} ALTER id TYPE integer", "ALTER SEQUENCE {s}.outbox_id_seq AS integer")
-    differences = await find_differences(engine, outbox)
+async def test_an_integer_id_is_widened(live: Live) -> None:
+    live.execute("ALTER TABLE {t} ALTER id TYPE integer", "ALTER SEQUENCE {s}.outbox_id_seq AS integer")
+    differences = await live.differences()
     assert differences[0].problem == "the type is integer, and has to be bigint"
-    repair(differences)
-    assert await find_differences(engine, outbox) == []
+    live.repair(differences)
+    assert await live.differences() == []
 
 
 @pytest.mark.parametrize(
@@ -351,28 +328,26 @@ async def test_an_integer_id_is_widened(engine: AsyncEngine, outbox: Table, exec
     ],
 )
 async def test_an_index_that_failed_to_build_is_replaced_or_dropped_beside_a_good_one(
-    name: str, beside: list[str], problem: str, engine: AsyncEngine, outbox: Table, execute: Execute, repair: Repair
+    name: str, beside: list[str], problem: str, live: Live
 ) -> None:
-    execute(
+    live.execute(
         "DROP INDEX {s}.outbox_timer_id_uq",
         "INSERT INTO {t} (queue, payload, timer_id) VALUES ('orders', '', 'a')",
     )
     with pytest.raises(DBAPIError, match="could not create unique index"):
-        execute(f"CREATE UNIQUE INDEX CONCURRENTLY {name} ON {{t}} (queue, timer_id) WHERE timer_id IS NOT NULL")
-    execute("DELETE FROM {t}", *beside)
-    [difference] = await find_differences(engine, outbox)
+        live.execute(f"CREATE UNIQUE INDEX CONCURRENTLY {name} ON {{t}} (queue, timer_id) WHERE timer_id IS NOT NULL")
+    live.execute("DELETE FROM {t}", *beside)
+    [difference] = await live.differences()
     assert (difference.where, shown(difference.problem, problem)) == (f'"Drift S".outbox index {name}', problem)
-    repair([difference])
-    assert await find_differences(engine, outbox) == []
+    live.repair([difference])
+    assert await live.differences() == []
 
 
-async def test_our_index_with_a_lease_column_added_is_made_anew(
-    engine: AsyncEngine, outbox: Table, execute: Execute, repair: Repair
-) -> None:
-    execute(
+async def test_our_index_with_a_lease_column_added_is_made_anew(live: Live) -> None:
+    live.execute(
         "DROP INDEX {s}.outbox_key_idx",
         "CREATE INDEX outbox_key_idx ON {t} (queue, key, id) INCLUDE (acquired_at)"
         " WHERE key IS NOT NULL AND timer_id IS NULL AND next_attempt_at <= created_at",
     )
-    repair(await find_differences(engine, outbox))
-    assert await find_differences(engine, outbox) == []
+    live.repair(await live.differences())
+    assert await live.differences() == []
