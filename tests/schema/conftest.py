@@ -1,6 +1,6 @@
 """A PostgreSQL schema of the test's own, with both tables in it, to be damaged at will; and an empty database."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import URL, Engine, MetaData, create_engine, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.schema.check import printed
 from faststream_outbox.schema import Difference, find_differences, make_dlq_table, make_outbox_table
@@ -108,6 +108,14 @@ def empty_engine(empty_url: URL) -> Iterator[Engine]:
         connection.execute(text('CREATE SCHEMA "App S"'))
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+async def empty(empty_url: URL) -> AsyncIterator[AsyncEngine]:
+    """The same database, asynchronously."""
+    engine = create_async_engine(empty_url)
+    yield engine
+    await engine.dispose()
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from alembic import command
-from sqlalchemy import URL, CheckConstraint, Engine, MetaData, inspect, text
+from sqlalchemy import CheckConstraint, Engine, MetaData, inspect, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.schema.check import validate_log_schema
 from faststream_outbox._internal.schema.log_tables import LogNames
@@ -29,9 +29,8 @@ DESCRIBED = [
 ]
 
 
-async def _works(url: URL, tables: LogTables) -> None:
+async def _works(engine: AsyncEngine, tables: LogTables) -> None:
     """A log that was not set up by the library publishes, reads and fails as one that was."""
-    engine = create_async_engine(url)
     outbox = Outbox(engine, tables=tables)
     try:
         await put(outbox, "kafka://orders", 1, 2)
@@ -41,7 +40,6 @@ async def _works(url: URL, tables: LogTables) -> None:
         assert len(await outbox.parked.list("broken", state="retry")) == 1
     finally:
         await outbox.cleanup()
-        await engine.dispose()
 
 
 async def _failure(outbox: Outbox) -> BaseException:
@@ -56,13 +54,13 @@ async def _failure(outbox: Outbox) -> BaseException:
 @pytest.mark.slow
 @pytest.mark.parametrize("describe", DESCRIBED)
 async def test_the_generated_migration_creates_everything_that_is_needed(
-    describe: Describe, alembic: Alembic, empty_url: URL
+    describe: Describe, alembic: Alembic, empty: AsyncEngine
 ) -> None:
     tables = describe()
     metadata = tables.log.metadata
     alembic(autogenerate, metadata)
     alembic(upgrade, metadata)
-    await _works(empty_url, tables)
+    await _works(empty, tables)
 
 
 @pytest.mark.slow
@@ -77,30 +75,26 @@ def test_alembic_check_is_clean_after_the_migration(describe: Describe, alembic:
 @pytest.mark.slow
 @pytest.mark.parametrize("describe", DESCRIBED)
 async def test_alembic_check_is_clean_after_setup_and_after_use(
-    describe: Describe, alembic: Alembic, empty_url: URL
+    describe: Describe, alembic: Alembic, empty: AsyncEngine
 ) -> None:
     tables = describe()
-    engine = create_async_engine(empty_url)
-    outbox = Outbox(engine, tables=tables)
+    outbox = Outbox(empty, tables=tables)
     await outbox.setup()
     await outbox.cleanup()
-    await engine.dispose()
-    await _works(empty_url, tables)
+    await _works(empty, tables)
     alembic(command.check, tables.log.metadata)
 
 
-async def test_a_partitioned_log_is_clean_for_alembic(alembic: Alembic, empty_url: URL) -> None:
+async def test_a_partitioned_log_is_clean_for_alembic(alembic: Alembic, empty: AsyncEngine) -> None:
     tables = make_log_tables(MetaData(), partitioned=True)
     alembic(autogenerate, tables.log.metadata)
     alembic(upgrade, tables.log.metadata)
     alembic(command.check, tables.log.metadata)
-    engine = create_async_engine(empty_url)
-    outbox = Outbox(engine, tables=tables)
+    outbox = Outbox(empty, tables=tables)
     await outbox.partitions(1000).ensure()
     await put(outbox, "kafka://orders", 1)
     assert await delivered(outbox, "broker") == [1]
     await outbox.cleanup()
-    await engine.dispose()
 
 
 @each("schema", [None, "app"])
@@ -166,10 +160,9 @@ def _of_one_metadata(engine: AsyncEngine) -> list[Outbox]:
     ],
 )
 async def test_two_logs_know_nothing_of_each_other(
-    make: Callable[[AsyncEngine], list[Outbox]], empty_url: URL, empty_engine: Engine
+    make: Callable[[AsyncEngine], list[Outbox]], empty: AsyncEngine, empty_engine: Engine
 ) -> None:
-    engine = create_async_engine(empty_url)
-    logs = make(engine)
+    logs = make(empty)
     try:
         for log in logs:
             await log.setup()
@@ -179,7 +172,6 @@ async def test_two_logs_know_nothing_of_each_other(
     finally:
         for log in logs:
             await log.cleanup()
-        await engine.dispose()
 
 
 CONVENTIONS = {
@@ -193,7 +185,7 @@ CONVENTIONS = {
 
 
 @pytest.mark.parametrize("named", CONVENTIONS)
-async def test_no_convention_names_the_table_twice(named: str, empty_url: URL, empty_engine: Engine) -> None:
+async def test_no_convention_names_the_table_twice(named: str, empty: AsyncEngine, empty_engine: Engine) -> None:
     metadata = MetaData(naming_convention=CONVENTIONS[named])
     queue, dead = make_outbox_table(metadata), make_dlq_table(metadata)
     tables = make_log_tables(metadata, "events")
@@ -203,10 +195,8 @@ async def test_no_convention_names_the_table_twice(named: str, empty_url: URL, e
         names = [check["name"] or "" for check in made.get_check_constraints(table)]
         names += [index["name"] or "" for index in made.get_indexes(table)]
         assert [name for name in names if name.count(table) > 1 or name.count("ck") > 1] == []
-    engine = create_async_engine(empty_url)
-    await validate_schema(engine, queue, dead)
-    await validate_log_schema(engine, tables)
-    await engine.dispose()
+    await validate_schema(empty, queue, dead)
+    await validate_log_schema(empty, tables)
 
 
 def test_checks_are_named_by_the_convention() -> None:
