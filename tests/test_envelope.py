@@ -112,9 +112,9 @@ def test_headers_of_more_values_than_jsonb_can_hold_are_refused(values: Any, mon
     assert "more than 1000 values. Put them into the body" in refusal(headers={"a": values})
 
 
-def test_large_headers_of_few_values_are_taken() -> None:
-    stored = checked(envelope(headers={"a": "," * 3_000_000, "b": [0] * 900_000})).headers
-    assert stored is not None
+def test_large_headers_of_few_values_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faststream_outbox._internal.envelope.MOST_HEADER_VALUES", 1_000)
+    assert checked(envelope(headers={"a": "," * 3_000, "b": [0] * 900})).headers is not None
 
 
 def test_headers_become_json() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def named_for_typing(tree: ast.Module) -> Iterator[str]:
                     yield str(found.module)
 
 
+@cache
 def layers() -> dict[str, int]:
     """How high each folder of the package stands; the lowest is 0."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
