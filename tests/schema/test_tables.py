@@ -1,4 +1,7 @@
-"""The described tables: names that fit, the user's MetaData honoured, and what PostgreSQL makes of them."""
+"""The described tables: names that fit, the user's MetaData honoured, and what PostgreSQL makes of them.
+
+And the table of receipts, checked against the database.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -6,8 +9,9 @@ import pytest
 from sqlalchemy import Engine, MetaData, Table, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema import find_differences, make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.check import find_inbox_differences, validate_inbox_schema
+from faststream_outbox.errors import InvalidOption, InvalidOptionType, SchemaMismatch
+from faststream_outbox.schema import find_differences, make_dlq_table, make_inbox_table, make_outbox_table
 from tests.cases import each
 from tests.schema.migrations import CONVENTION
 
@@ -136,3 +140,39 @@ def test_a_row_needs_only_a_queue_and_a_payload(table: Table, sync_engine: Engin
     assert (row.attempts_count, row.deliveries_count, row.priority) == (0, 0, 0)
     assert row.message_id is not None
     assert row.next_attempt_at == row.created_at
+
+
+BREAKS = {
+    "drop index inbox_received_idx": "inbox_received_idx",
+    "alter table inbox drop constraint inbox_pkey": "primary key",
+    "alter table inbox drop column response": "response",
+    "alter table inbox alter received_at drop default": "received_at",
+}
+
+
+@pytest.mark.parametrize("breaking", BREAKS)
+async def test_each_difference_is_found_and_repaired_by_what_is_printed(engine: AsyncEngine, breaking: str) -> None:
+    table: Table = make_inbox_table(MetaData())
+    async with engine.connect() as connection:
+        await connection.run_sync(table.create)
+        await connection.execute(text(breaking))
+        with pytest.raises(SchemaMismatch, match=BREAKS[breaking]):
+            await validate_inbox_schema(connection, table)
+        for difference in await find_inbox_differences(connection, table):
+            # CONCURRENTLY is for who goes on writing meanwhile.
+            await connection.execute(text(difference.fix.replace("CONCURRENTLY ", "")))
+        assert await find_inbox_differences(connection, table) == []
+        await connection.rollback()
+
+
+async def test_missing_table_is_created_by_what_is_printed(engine: AsyncEngine) -> None:
+    table = make_inbox_table(MetaData(), "my inbox")
+    with pytest.raises(SchemaMismatch, match="CREATE TABLE"):
+        await validate_inbox_schema(engine, table)
+
+
+def test_names_are_checked() -> None:
+    with pytest.raises(InvalidOption, match="too long"):
+        make_inbox_table(MetaData(), "x" * 60)
+    with pytest.raises(InvalidOptionType, match="make_inbox_table"):
+        make_inbox_table("inbox")  # type: ignore[arg-type]

@@ -1,21 +1,24 @@
 """A NATS server with JetStream that a test may kill and start again under the same address."""
 
+import subprocess
 from pathlib import Path
 
 import nats
 from nats.js.api import StreamConfig
 from nats.js.client import JetStreamContext
 
-from tests.servers.process import ProcessServer
+from tests.servers.ports import answers, free_port
 from tests.servers.programs import nats_server
 
 
-class NatsServer(ProcessServer):
+class NatsServer:
     """Keeps its streams on disk, so that they outlive a kill."""
 
     def __init__(self, directory: Path) -> None:
         self._program = nats_server()
-        super().__init__(directory)
+        self._directory = directory
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -23,7 +26,14 @@ class NatsServer(ProcessServer):
 
     async def start(self) -> None:
         where = ["-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(self._directory)]
-        await self._started([self._program, *where])
+        self._process = subprocess.Popen([self._program, *where], stderr=subprocess.DEVNULL)
+        await answers(self._port)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     async def stored(self, stream: str) -> list[tuple[bytes, dict[str, str]]]:
         """The bodies and headers of all messages in a stream."""

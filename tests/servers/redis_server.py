@@ -1,11 +1,12 @@
 """A Redis of a test's own, from the wheel or from Debian; it keeps what it has over a restart."""
 
 import shutil
+import subprocess
 from importlib import import_module
 from pathlib import Path
 
 from tests.servers.missing import missing
-from tests.servers.process import ProcessServer
+from tests.servers.ports import answers, free_port
 
 
 def program() -> str:
@@ -20,12 +21,14 @@ def program() -> str:
     return installed
 
 
-class RedisServer(ProcessServer):
+class RedisServer:
     """Writes everything to a file before it answers, so that it outlives a kill."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._program = program()
-        super().__init__(directory)
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -34,4 +37,11 @@ class RedisServer(ProcessServer):
     async def start(self) -> None:
         kept = ["--dir", str(self._directory), "--save", "", "--appendonly", "yes", "--appendfsync", "no"]
         options = ["--port", str(self._port), "--bind", "127.0.0.1", *kept]
-        await self._started([self._program, *options])
+        self._process = subprocess.Popen([self._program, *options], stdout=subprocess.DEVNULL)
+        await answers(self._port)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
