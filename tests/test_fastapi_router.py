@@ -44,16 +44,19 @@ def app(router: OutboxRouter) -> FastAPI:
     return FastAPI()
 
 
-@pytest.fixture
-def witness(router: OutboxRouter) -> Witness:
+async def publish(router: OutboxRouter, body: Any) -> None:
+    async with AsyncSession(router.broker.client.engine) as session, session.begin():
+        await router.broker.publish(body, "orders", session=session)
+
+
+async def served(app: FastAPI, router: OutboxRouter, body: Any, until: type[Any] = Handled, **fields: Any) -> None:
+    """Run the application until a message has come so far."""
     witness = Witness()
     router.broker.client.events.subscribe(witness)
-    return witness
-
-
-async def publish(router: OutboxRouter, engine: AsyncEngine, body: Any, queue: str = "orders") -> None:
-    async with AsyncSession(engine) as session, session.begin():
-        await router.broker.publish(body, queue, session=session)
+    app.include_router(router)
+    async with running(app):
+        await publish(router, body)
+        await witness.wait(until, **fields)
 
 
 def options(function: Callable[..., Any]) -> dict[str, Any]:
@@ -76,9 +79,8 @@ def test_options_of_the_subscriber_reach_it(router: OutboxRouter) -> None:
     subscriber = router.subscriber(
         "orders", max_workers=3, lease_ttl_seconds=99.0, max_deliveries=7, transactional=True
     )
-    assert subscriber.options.max_workers == 3
-    assert subscriber.options.lease_ttl_seconds == 99.0
-    assert subscriber.options.max_deliveries == 7
+    taken = subscriber.options
+    assert (taken.max_workers, taken.lease_ttl_seconds, taken.max_deliveries) == (3, 99.0, 7)
     assert subscriber.is_transactional
 
 
@@ -93,7 +95,7 @@ def test_shortcuts_resolve_without_a_thread() -> None:
 
 
 async def test_handler_registered_on_the_router_shares_dependencies_with_routes(
-    router: OutboxRouter, app: FastAPI, engine: AsyncEngine, witness: Witness
+    router: OutboxRouter, app: FastAPI
 ) -> None:
     seen: list[Any] = []
 
@@ -110,17 +112,17 @@ async def test_handler_registered_on_the_router_shares_dependencies_with_routes(
     async def get(greeting: Greeting) -> str:
         return greeting
 
+    witness = Witness()
+    router.broker.client.events.subscribe(witness)
     app.include_router(router)
     async with running(app) as client:
         assert (await client.get("/greeting")).json() == "hello"
-        await publish(router, engine, Order(item="chair"))
+        await publish(router, Order(item="chair"))
         await witness.wait(Handled)
     assert seen == [("chair", "orders", "hello")]
 
 
-async def test_overridden_dependency_is_used_by_handlers(
-    router: OutboxRouter, app: FastAPI, engine: AsyncEngine, witness: Witness
-) -> None:
+async def test_overridden_dependency_is_used_by_handlers(router: OutboxRouter, app: FastAPI) -> None:
     seen: list[str] = []
 
     async def price() -> str:
@@ -130,11 +132,8 @@ async def test_overridden_dependency_is_used_by_handlers(
     async def handle(order: Order, price: Annotated[str, Depends(price)]) -> None:
         seen.append(price)
 
-    app.include_router(router)
     app.dependency_overrides[price] = lambda: "for tests"
-    async with running(app):
-        await publish(router, engine, Order(item="chair"))
-        await witness.wait(Handled)
+    await served(app, router, Order(item="chair"))
     assert seen == ["for tests"]
 
 
@@ -150,23 +149,16 @@ async def test_dependencies_of_router_and_subscriber_run_for_each_message(
         seen.append("subscriber")
 
     router = OutboxRouter(engine, outbox_table=table, dlq_table=None, dependencies=[Depends(of_router)])
-    witness = Witness()
-    router.broker.client.events.subscribe(witness)
 
     @router.subscriber("orders", dependencies=[Depends(of_subscriber)])
     async def handle(order: Order) -> None:
         seen.append("handler")
 
-    app.include_router(router)
-    async with running(app):
-        await publish(router, engine, Order(item="chair"))
-        await witness.wait(Handled)
+    await served(app, router, Order(item="chair"))
     assert seen == ["router", "subscriber", "handler"]
 
 
-async def test_published_result_has_the_shape_of_the_response_model(
-    router: OutboxRouter, app: FastAPI, engine: AsyncEngine, witness: Witness
-) -> None:
+async def test_published_result_has_the_shape_of_the_response_model(router: OutboxRouter, app: FastAPI) -> None:
     seen: list[Any] = []
 
     @router.subscriber("orders", response_model=Order, response_model_exclude={"secret"})
@@ -178,24 +170,18 @@ async def test_published_result_has_the_shape_of_the_response_model(
     async def placed(message: OutboxMessage) -> None:
         seen.append(await message.decode())
 
-    app.include_router(router)
-    async with running(app):
-        await publish(router, engine, Order(item="chair", secret="discount"))
-        await witness.wait(Handled, queue="placed")
+    await served(app, router, Order(item="chair", secret="discount"), queue="placed")
     assert seen == [{"item": "chair"}]
 
 
 async def test_body_of_the_wrong_shape_fails_the_message(
-    router: OutboxRouter, app: FastAPI, engine: AsyncEngine, dlq_table: Table, witness: Witness
+    router: OutboxRouter, app: FastAPI, engine: AsyncEngine, dlq_table: Table
 ) -> None:
     @router.subscriber("orders", retry_strategy=NoRetry())
     async def handle(order: Order) -> None:
         pytest.fail("must not run")
 
-    app.include_router(router)
-    async with running(app):
-        await publish(router, engine, {"price": 3})
-        await witness.wait(Died)
+    await served(app, router, {"price": 3}, until=Died)
     async with engine.connect() as connection:
         assert (await connection.scalar(select(dlq_table.c.error_type)) or "").endswith("RequestValidationError")
 
@@ -225,7 +211,7 @@ async def test_stopping_lets_a_running_handler_finish(
 
     app.include_router(router)
     async with running(app):
-        await publish(router, engine, Order(item="chair"))
+        await publish(router, Order(item="chair"))
         await started.wait()
         assert finished == []
     assert finished == ["chair"]

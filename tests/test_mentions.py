@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,26 +17,6 @@ from tests.servers import programs
 
 def starts() -> None:
     subprocess.run(["git", "status"], check=True)
-
-
-def is_found() -> bool:
-    return shutil.which("git") is not None
-
-
-def asks() -> None:
-    programs.promtool()
-
-
-def opens() -> Any:
-    return os.openpty()
-
-
-def starts_in_a_closure() -> Callable[[], Any]:
-    return partial(asyncio.create_subprocess_exec, "git")
-
-
-def runs_an_example() -> Any:
-    return subprocess.Popen([sys.executable, "-m", "examples.inbox"])
 
 
 def imports_when_it_runs() -> Any:
@@ -65,19 +44,15 @@ class Caller:
         self.kinds[self.kind]()
 
 
-def runs_python() -> None:
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
-
-
 @each(
     "thing",
     [
         starts,
-        is_found,
-        asks,
-        opens,
-        starts_in_a_closure,
-        runs_an_example,
+        lambda: shutil.which("git"),
+        lambda: programs.promtool(),
+        lambda: os.openpty(),
+        lambda: partial(asyncio.create_subprocess_exec, "git"),
+        lambda: subprocess.Popen([sys.executable, "-m", "examples.inbox"]),
         imports_when_it_runs,
         asks_for_a_fixture,
         Caller,
@@ -91,6 +66,6 @@ def test_program_is_seen(thing: Any) -> None:
     assert Mentions().reach([thing])
 
 
-@each("thing", [runs_python, "/usr/share", print, None, 15])
+@each("thing", [lambda: subprocess.run([sys.executable, "-c", "pass"]), "/usr/share", print, None, 15])
 def test_python_and_what_starts_nothing_is_no_program(thing: Any) -> None:
     assert not Mentions().reach([thing])

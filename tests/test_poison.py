@@ -8,65 +8,64 @@ from faststream_outbox._internal.poison import Narrowing, Strikes
 from tests.cases import each
 
 
-class TestStrikes:
-    def test_nobody_is_to_blame_before_so_many_failures(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        found = [strikes.failed(1, 100.0 * number, times=3, seconds=3.0) for number in range(4)]
-        assert found == [False, False, True, True]
+@each(
+    ("failures", "found"),
+    [
+        # Nobody is to blame before so many failures,
+        ([(1, 100.0 * number, 3, 3.0) for number in range(4)], [False, False, True, True]),
+        # before so many seconds,
+        ([(1, at, 3, 3.0) for at in (7.0, 7.1, 7.2, 9.9, 10.0)], [False, False, False, False, True]),
+        # and one failure may reach both.
+        ([(1, at, 3, 3.0) for at in (0.0, 2.9, 3.0)], [False, False, True]),
+        # One is enough where one is asked for.
+        ([(1, 5.0, 1, 0.0)], [True]),
+        # What is asked for may differ from failure to failure.
+        ([(1, 0.0, times, 0.0) for times in (10, 3, 3)], [False, False, True]),
+        # Two items do not share.
+        ([(1, 0.0, 2, 1.0), (2, 5.0, 2, 1.0), (2, 5.5, 2, 1.0), (1, 6.0, 2, 1.0)], [False, False, False, True]),
+    ],
+)
+def test_who_has_failed_often_and_long_enough_is_to_blame(
+    failures: list[tuple[int, float, int, float]], found: list[bool]
+) -> None:
+    strikes: Strikes[int] = Strikes()
+    assert [strikes.failed(item, at, times=times, seconds=seconds) for item, at, times, seconds in failures] == found
 
-    def test_nobody_is_to_blame_before_so_many_seconds(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        found = [strikes.failed(1, at, times=3, seconds=3.0) for at in (7.0, 7.1, 7.2, 9.9, 10.0)]
-        assert found == [False, False, False, False, True]
 
-    def test_one_failure_may_reach_both(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        assert [strikes.failed(1, at, times=3, seconds=3.0) for at in (0.0, 2.9, 3.0)] == [False, False, True]
+def test_what_was_forgotten_begins_anew() -> None:
+    strikes: Strikes[int] = Strikes()
+    strikes.failed(1, 0.0, times=2, seconds=3.0)
+    strikes.forget([1])
+    found = [strikes.failed(1, at, times=2, seconds=3.0) for at in (9.0, 10.0, 12.0)]
+    assert found == [False, False, True]
 
-    def test_one_failure_is_enough_where_one_is_asked_for(self) -> None:
-        assert Strikes[int]().failed(1, 5.0, times=1, seconds=0.0)
 
-    def test_what_is_asked_for_may_differ_from_failure_to_failure(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        assert [strikes.failed(1, 0.0, times=times, seconds=0.0) for times in (10, 3, 3)] == [False, False, True]
+def test_others_are_not_forgotten_with_it() -> None:
+    strikes: Strikes[int] = Strikes()
+    for item in (1, 2):
+        strikes.failed(item, 0.0, times=2, seconds=0.0)
+    strikes.forget([1, 3])
+    assert strikes.failed(2, 0.0, times=2, seconds=0.0)
 
-    def test_two_items_do_not_share(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        failures = [(1, 0.0), (2, 5.0), (2, 5.5), (1, 6.0)]
-        found = [strikes.failed(item, at, times=2, seconds=1.0) for item, at in failures]
-        assert found == [False, False, False, True]
 
-    def test_what_was_forgotten_begins_anew(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        strikes.failed(1, 0.0, times=2, seconds=3.0)
-        strikes.forget([1])
-        found = [strikes.failed(1, at, times=2, seconds=3.0) for at in (9.0, 10.0, 12.0)]
-        assert found == [False, False, True]
+def test_there_are_any_until_all_are_forgotten() -> None:
+    strikes: Strikes[int] = Strikes()
+    seen = [bool(strikes)]
+    for item in (1, 2):
+        strikes.failed(item, 0.0, times=1, seconds=0.0)
+    for items in ([], [1], [2]):
+        strikes.forget(items)
+        seen.append(bool(strikes))
+    assert seen == [False, True, True, False]
 
-    def test_others_are_not_forgotten_with_it(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        for item in (1, 2):
-            strikes.failed(item, 0.0, times=2, seconds=0.0)
-        strikes.forget([1, 3])
-        assert strikes.failed(2, 0.0, times=2, seconds=0.0)
 
-    def test_there_are_any_until_all_are_forgotten(self) -> None:
-        strikes: Strikes[int] = Strikes()
-        seen = [bool(strikes)]
-        for item in (1, 2):
-            strikes.failed(item, 0.0, times=1, seconds=0.0)
-        for items in ([], [1], [2]):
-            strikes.forget(items)
-            seen.append(bool(strikes))
-        assert seen == [False, True, True, False]
-
-    def test_the_oldest_goes_beyond_the_most(self) -> None:
-        strikes: Strikes[int] = Strikes(most=2)
-        for item in (1, 2, 1, 3):
-            strikes.failed(item, 0.0, times=9, seconds=0.0)
-        # The first one failed first, however often it has failed since.
-        assert [strikes.failed(item, 0.0, times=2, seconds=0.0) for item in (2, 3)] == [True, True]
-        assert not strikes.failed(1, 0.0, times=2, seconds=0.0)
+def test_the_oldest_goes_beyond_the_most() -> None:
+    strikes: Strikes[int] = Strikes(most=2)
+    for item in (1, 2, 1, 3):
+        strikes.failed(item, 0.0, times=9, seconds=0.0)
+    # The first one failed first, however often it has failed since.
+    assert [strikes.failed(item, 0.0, times=2, seconds=0.0) for item in (2, 3)] == [True, True]
+    assert not strikes.failed(1, 0.0, times=2, seconds=0.0)
 
 
 class StrikesMachine(RuleBasedStateMachine):
@@ -105,60 +104,43 @@ class StrikesMachine(RuleBasedStateMachine):
 TestStrikesMachine = StrikesMachine.TestCase
 
 
-class TestNarrowing:
-    def test_begins_with_the_most(self) -> None:
-        assert Narrowing(100).limit == 100
+@each(
+    ("most", "options", "happened", "limits"),
+    [
+        # It begins with the most, and halves until one is left.
+        (100, {}, [], [100]),
+        (100, {}, [100] * 8, [100, 50, 25, 12, 6, 3, 1, 1, 1]),
+        # It quarters until the least is left.
+        (1000, {"least": 16, "part": 4}, [1000] * 4, [1000, 250, 62, 16, 16]),
+        # It is a part of what was asked, where that was less.
+        (100, {}, [10], [100, 5]),
+        # It doubles up to the most.
+        (100, {}, [24, *["worked"] * 5], [100, 12, 24, 48, 96, 100, 100]),
+        (100, {}, [4, "reset"], [100, 2, 100]),
+        # It stays where there is no room.
+        (1, {"least": 1, "part": 4}, [1, "worked"], [1, 1, 1]),
+        (16, {"least": 16, "part": 4}, [16, "worked"], [16, 16, 16]),
+    ],
+)
+def test_after_failures_less_is_asked_for(
+    most: int, options: dict[str, int], happened: list[int | str], limits: list[int]
+) -> None:
+    narrowing = Narrowing(most, **options)
+    seen = [narrowing.limit]
+    for one in happened:
+        narrowing.failed(one) if isinstance(one, int) else getattr(narrowing, one)()
+        seen.append(narrowing.limit)
+    assert seen == limits
 
-    def test_halves_until_one_is_left(self) -> None:
-        narrowing, seen = Narrowing(100), []
-        for _ in range(8):
-            narrowing.failed(100)
-            seen.append(narrowing.limit)
-        assert seen == [50, 25, 12, 6, 3, 1, 1, 1]
 
-    def test_quarters_until_the_least_is_left(self) -> None:
-        narrowing, seen = Narrowing(1000, least=16, part=4), []
-        for _ in range(4):
-            narrowing.failed(1000)
-            seen.append(narrowing.limit)
-        assert seen == [250, 62, 16, 16]
-
-    def test_is_a_part_of_what_was_asked_where_that_was_less(self) -> None:
-        narrowing = Narrowing(100)
-        narrowing.failed(10)
-        assert narrowing.limit == 5
-
-    def test_doubles_up_to_the_most(self) -> None:
-        narrowing, seen = Narrowing(100), []
-        narrowing.failed(24)
-        for _ in range(5):
-            narrowing.worked()
-            seen.append(narrowing.limit)
-        assert seen == [24, 48, 96, 100, 100]
-
-    def test_is_the_most_again_after_a_reset(self) -> None:
-        narrowing = Narrowing(100)
-        narrowing.failed(4)
-        narrowing.reset()
-        assert narrowing.limit == 100
-
-    @each(("most", "least"), [(1, 1), (16, 16)])
-    def test_stays_where_there_is_no_room(self, most: int, least: int) -> None:
-        narrowing = Narrowing(most, least=least, part=4)
-        narrowing.failed(most)
-        narrowing.worked()
-        assert narrowing.limit == most
-
-    @given(
-        least=st.integers(1, 20),
-        more=st.integers(0, 1000),
-        part=st.integers(2, 4),
-        asked=st.lists(st.none() | st.integers(1, 2000)),
-    )
-    def test_stays_between_the_least_and_the_most(
-        self, least: int, more: int, part: int, asked: list[int | None]
-    ) -> None:
-        narrowing = Narrowing(least + more, least=least, part=part)
-        for count in asked:
-            narrowing.worked() if count is None else narrowing.failed(count)
-            assert least <= narrowing.limit <= least + more
+@given(
+    least=st.integers(1, 20),
+    more=st.integers(0, 1000),
+    part=st.integers(2, 4),
+    asked=st.lists(st.none() | st.integers(1, 2000)),
+)
+def test_it_stays_between_the_least_and_the_most(least: int, more: int, part: int, asked: list[int | None]) -> None:
+    narrowing = Narrowing(least + more, least=least, part=part)
+    for count in asked:
+        narrowing.worked() if count is None else narrowing.failed(count)
+        assert least <= narrowing.limit <= least + more

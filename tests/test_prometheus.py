@@ -7,13 +7,12 @@ import pytest
 from faststream.exceptions import NackMessage, RejectMessage
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.events.types import Died, Handled, Retried
-from faststream_outbox.broker import OutboxBroker
 from faststream_outbox.errors import SessionRequired
 from faststream_outbox.prometheus import OutboxMetricsSettingsProvider, OutboxPrometheusMiddleware
-from tests.queue.witness import Witness
+from tests.shop import Shop, open_shop
 
 NINE = {
     "faststream_received_messages",
@@ -38,20 +37,10 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-async def broker(
-    engine: AsyncEngine, table: Table, dlq_table: Table, registry: CollectorRegistry
-) -> AsyncIterator[OutboxBroker]:
+async def shop(engine: AsyncEngine, table: Table, dlq_table: Table, registry: CollectorRegistry) -> AsyncIterator[Shop]:
     middleware = OutboxPrometheusMiddleware(registry=registry, app_name="shop")
-    broker = OutboxBroker(engine, outbox_table=table, dlq_table=dlq_table, middlewares=[middleware])
-    yield broker
-    await broker.stop()
-
-
-@pytest.fixture
-def witness(broker: OutboxBroker) -> Witness:
-    witness = Witness()
-    broker.client.events.subscribe(witness)
-    return witness
+    async with open_shop(engine, table, middleware, dlq_table) as shop:
+        yield shop
 
 
 @pytest.fixture
@@ -62,32 +51,32 @@ def sample(registry: CollectorRegistry) -> Sample:
     return value
 
 
-async def publish(broker: OutboxBroker, engine: AsyncEngine, *bodies: Any) -> None:
-    async with AsyncSession(engine) as session, session.begin():
-        await broker.publish_batch(*bodies, queue="orders", session=session)
-
-
-def test_names_are_those_of_faststream(broker: OutboxBroker, registry: CollectorRegistry) -> None:
+def test_names_are_those_of_faststream(shop: Shop, registry: CollectorRegistry) -> None:
     assert {metric.name for metric in registry.collect()} == NINE
 
 
-async def test_message_that_goes_well_is_counted(
-    broker: OutboxBroker, engine: AsyncEngine, witness: Witness, sample: Sample
+@pytest.mark.parametrize(
+    ("options", "bodies"),
+    [
+        pytest.param({}, ["chair"], id="one"),
+        pytest.param({"batch": True, "batch_size": 3, "batch_wait": 5.0}, ["chair", "table", "lamp"], id="a batch"),
+    ],
+)
+async def test_as_many_messages_are_counted_as_go_well(
+    options: dict[str, Any], bodies: list[str], shop: Shop, sample: Sample
 ) -> None:
     inside: list[float | None] = []
 
-    @broker.subscriber("orders")
-    async def handle(body: str) -> None:
+    @shop.broker.subscriber("orders", **options)
+    async def handle(body: Any) -> None:
         inside.append(sample("received_messages_in_process", handler="orders"))
 
-    await broker.start()
-    await publish(broker, engine, "chair")
-    await witness.wait(Handled)
-    assert inside == [1]
+    await shop.serve(*bodies)
+    assert inside == [len(bodies)]
     assert sample("received_messages_in_process", handler="orders") == 0
-    assert sample("received_messages_total", handler="orders") == 1
-    assert sample("received_messages_size_bytes_sum", handler="orders") == len("chair")
-    assert sample("received_processed_messages_total", handler="orders", status="acked") == 1
+    assert sample("received_messages_total", handler="orders") == len(bodies)
+    assert sample("received_messages_size_bytes_sum", handler="orders") == len("".join(bodies))
+    assert sample("received_processed_messages_total", handler="orders", status="acked") == len(bodies)
     assert sample("received_processed_messages_duration_seconds_count", handler="orders") == 1
 
 
@@ -101,57 +90,29 @@ async def test_message_that_goes_well_is_counted(
     ids=repr,
 )
 async def test_failure_is_counted_by_its_kind(
-    broker: OutboxBroker,
-    engine: AsyncEngine,
-    witness: Witness,
-    sample: Sample,
-    error: Exception,
-    status: str,
-    ending: type[Any],
+    error: Exception, status: str, ending: type[Any], shop: Shop, sample: Sample
 ) -> None:
-    @broker.subscriber("orders")
+    @shop.broker.subscriber("orders")
     async def handle(body: str) -> None:
         raise error
 
-    await broker.start()
-    await publish(broker, engine, "chair")
-    await witness.wait(ending)
+    await shop.serve("chair", until=ending)
     assert sample("received_processed_messages_total", handler="orders", status=status) == 1
     assert sample("received_messages_in_process", handler="orders") == 0
     exceptions = sample("received_processed_messages_exceptions_total", handler="orders", exception_type="ValueError")
     assert exceptions == (1 if status == "error" else None)
 
 
-async def test_batch_counts_as_many_messages_as_it_holds(
-    broker: OutboxBroker, engine: AsyncEngine, witness: Witness, sample: Sample
-) -> None:
-    inside: list[float | None] = []
-
-    @broker.subscriber("orders", batch=True, batch_size=3, batch_wait=5.0)
-    async def handle(bodies: list[str]) -> None:
-        inside.append(sample("received_messages_in_process", handler="orders"))
-
-    await broker.start()
-    await publish(broker, engine, "chair", "table", "lamp")
-    await witness.wait(Handled, 3)
-    assert inside == [3]
-    assert sample("received_messages_in_process", handler="orders") == 0
-    assert sample("received_messages_total", handler="orders") == 3
-    assert sample("received_processed_messages_total", handler="orders", status="acked") == 3
-    assert sample("received_messages_size_bytes_sum", handler="orders") == len("chairtablelamp")
-
-
-async def test_published_messages_are_counted(broker: OutboxBroker, engine: AsyncEngine, sample: Sample) -> None:
-    await publish(broker, engine, "chair", "table")
-    async with AsyncSession(engine) as session, session.begin():
-        await broker.publish("lamp", "orders", session=session)
+async def test_published_messages_are_counted(shop: Shop, sample: Sample) -> None:
+    await shop.publish_batch("chair", "table")
+    await shop.publish("lamp")
     assert sample("published_messages_total", destination="orders", status="success") == 3
     assert sample("published_messages_duration_seconds_count", destination="orders") == 2
 
 
-async def test_message_that_cannot_be_published_is_counted(broker: OutboxBroker, sample: Sample) -> None:
+async def test_message_that_cannot_be_published_is_counted(shop: Shop, sample: Sample) -> None:
     with pytest.raises(SessionRequired):
-        await broker.publish("lamp", "orders")
+        await shop.broker.publish("lamp", "orders")
     assert sample("published_messages_total", destination="orders", status="error") == 1
     assert sample("published_messages_exceptions_total", destination="orders", exception_type="SessionRequired") == 1
 
@@ -172,18 +133,12 @@ async def test_custom_labels_may_look_at_the_message(
         app_name="shop",
         custom_labels={"tenant": lambda claim: claim.headers["tenant"] if claim is not None else "", "zone": "eu"},
     )
-    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, middlewares=[middleware])
-    witness = Witness()
-    broker.client.events.subscribe(witness)
+    async with open_shop(engine, table, middleware) as shop:
 
-    @broker.subscriber("orders")
-    async def handle(body: str) -> None: ...
+        @shop.broker.subscriber("orders")
+        async def handle(body: str) -> None: ...
 
-    await broker.start()
-    try:
-        async with AsyncSession(engine) as session, session.begin():
-            await broker.publish("chair", "orders", session=session, headers={"tenant": "acme"})
-        await witness.wait(Handled)
-    finally:
-        await broker.stop()
+        await shop.broker.start()
+        await shop.publish("chair", headers={"tenant": "acme"})
+        await shop.witness.wait(Handled)
     assert sample("received_messages_total", handler="orders", tenant="acme", zone="eu") == 1

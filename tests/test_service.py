@@ -1,6 +1,8 @@
 """A service starts once, stops for good, and outlives its own crashes."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
 
@@ -21,7 +23,6 @@ class Loop:
         self.begun = 0
         self.cancelled = 0
         self.reports: list[tuple[str, Exception]] = []
-        self.pauses: list[float] = []
 
     async def run(self) -> None:
         self.begun += 1
@@ -39,28 +40,32 @@ class Loop:
         return Service("tester", self.run, lambda name, error: self.reports.append((name, error)))
 
 
-async def test_it_runs_after_start() -> None:
-    loop = Loop()
+@asynccontextmanager
+async def begun(*failures: BaseException, times: int = 1) -> AsyncIterator[tuple[Loop, Service]]:
+    """A loop that has begun so often, and the service that runs it, which is stopped at the end."""
+    loop = Loop(*failures)
     service = loop.service()
+    assert not service.is_running
     service.start()
-    await eventually(lambda: loop.begun == 1)
-    assert service.is_running
+    await eventually(lambda: loop.begun >= times)
+    yield loop, service
     await service.stop()
 
 
-async def test_it_does_not_run_before_start() -> None:
-    assert not Loop().service().is_running
+def crashes(count: int) -> list[BaseException]:
+    return [ValueError(str(number)) for number in range(count)]
 
 
-async def test_start_twice_is_once() -> None:
-    loop = Loop()
-    service = loop.service()
-    service.start()
-    service.start()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert loop.begun == 1
-    await service.stop()
+async def test_it_runs_once_from_start_to_stop_which_awaits_the_end() -> None:
+    async with begun() as (loop, service):
+        assert service.is_running
+        service.start()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert loop.begun == 1
+        for _ in range(2):
+            await service.stop()
+            assert (loop.cancelled, service.is_running) == (1, False)
 
 
 async def test_stop_before_start_does_nothing() -> None:
@@ -70,25 +75,6 @@ async def test_stop_before_start_does_nothing() -> None:
     service.start()
     await eventually(lambda: loop.begun == 1)
     await service.stop()
-
-
-async def test_stop_awaits_the_end() -> None:
-    loop = Loop()
-    service = loop.service()
-    service.start()
-    await eventually(lambda: loop.begun == 1)
-    await service.stop()
-    assert (loop.cancelled, service.is_running) == (1, False)
-
-
-async def test_stop_twice_is_once() -> None:
-    loop = Loop()
-    service = loop.service()
-    service.start()
-    await eventually(lambda: loop.begun == 1)
-    await service.stop()
-    await service.stop()
-    assert loop.cancelled == 1
 
 
 async def test_it_can_be_started_again() -> None:
@@ -101,61 +87,47 @@ async def test_it_can_be_started_again() -> None:
     assert loop.begun == 2
 
 
-async def test_a_crash_is_told_and_it_runs_again() -> None:
-    error = ValueError("crash")
-    loop = Loop(error)
-    service = loop.service()
-    service.start()
-    await eventually(lambda: loop.begun == 2)
-    assert (loop.reports, service.is_running) == ([("tester", error)], True)
-    await service.stop()
+@pytest.mark.parametrize("error", [ValueError("crash"), asyncio.CancelledError("nobody asked for this")], ids=repr)
+async def test_a_loop_that_crashes_or_cancels_itself_runs_again(error: BaseException) -> None:
+    async with begun(error, times=2) as (loop, service):
+        assert (loop.reports, service.is_running) == ([("tester", error)], True)
 
 
 async def test_pauses_between_crashes_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = Loop(*(ValueError(str(number)) for number in range(4)))
+    pauses: list[float] = []
     sleep = asyncio.sleep
 
     async def counted(seconds: float) -> None:
-        loop.pauses.append(seconds)
+        pauses.append(seconds)
         await sleep(0)
 
+    loop = Loop(*crashes(4))
     monkeypatch.setattr("faststream_outbox._internal.service.asyncio.sleep", counted)
     service = loop.service()
     service.start()
     while loop.begun < 5:
         await sleep(0)
     monkeypatch.undo()
-    assert loop.pauses == [pause_after(failures) for failures in (1, 2, 3, 4)]
+    assert pauses == [pause_after(failures) for failures in (1, 2, 3, 4)]
     await service.stop()
 
 
 async def test_stop_ends_the_pause_after_a_crash() -> None:
-    loop = Loop(*(ValueError(str(number)) for number in range(1000)))
-    service = loop.service()
-    service.start()
-    await eventually(lambda: loop.begun >= 2)
-    await service.stop()
+    async with begun(*crashes(1000), times=2):
+        pass
     assert "tester" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_a_loop_that_cancels_itself_has_crashed() -> None:
-    loop = Loop(asyncio.CancelledError("nobody asked for this"))
-    service = loop.service()
-    service.start()
-    await eventually(lambda: loop.begun == 2)
-    await service.stop()
-
-
 async def test_a_loop_that_ends_is_not_started_again() -> None:
-    begun: list[int] = []
+    ended: list[int] = []
 
     async def run() -> None:
-        begun.append(1)
+        ended.append(1)
 
     service = Service("tester", run, lambda name, error: None)
     service.start()
     await eventually(lambda: not service.is_running)
-    assert begun == [1]
+    assert ended == [1]
 
 
 async def test_a_service_that_stops_itself_is_refused() -> None:
@@ -276,14 +248,12 @@ class TestCalled:
         assert await called(asyncio.Event(), now() + 0.05) is False
         assert before == [1]
 
-    @pytest.mark.parametrize("seconds", [3600.0, inf])
-    async def test_time_that_has_passed_is_not_waited_for(self, seconds: float) -> None:
-        assert await asyncio.wait_for(called(asyncio.Event(), now() - seconds), 30) is False
-
-    async def test_time_that_has_passed_lets_others_have_a_turn(self) -> None:
+    @pytest.mark.parametrize("seconds", [1.0, 3600.0, inf])
+    async def test_time_that_has_passed_is_not_waited_for_and_lets_others_have_a_turn(self, seconds: float) -> None:
         turns: list[int] = []
         asyncio.get_running_loop().call_soon(turns.append, 1)
-        await called(asyncio.Event(), now() - 1)
+        async with asyncio.timeout(30):
+            assert await called(asyncio.Event(), now() - seconds) is False
         assert turns == [1]
 
     async def test_event_that_is_set_in_the_moment_the_time_comes(self) -> None:
@@ -318,13 +288,12 @@ class TestUntil:
         assert await until(lambda: True, -1.0, lambda: True, 0.02) is True
         assert pauses == []
 
-    async def test_what_becomes_so_is_waited_for(self, pauses: list[float]) -> None:
-        assert await until(lambda: len(pauses) == 3, 3600.0, lambda: False, 0.02) is True
-        assert pauses == [0.02] * 3
-
-    async def test_what_is_over_before_is_not_waited_for(self, pauses: list[float]) -> None:
-        assert await until(lambda: len(pauses) == 3, 3600.0, lambda: len(pauses) == 2, 0.02) is False
-        assert pauses == [0.02] * 2
+    @pytest.mark.parametrize(("over", "answer", "pauses_made"), [(99, True, 3), (2, False, 2)], ids=["so", "over"])
+    async def test_what_becomes_so_is_waited_for_until_it_is_over(
+        self, over: int, answer: bool, pauses_made: int, pauses: list[float]
+    ) -> None:
+        assert await until(lambda: len(pauses) == 3, 3600.0, lambda: len(pauses) == over, 0.02) is answer
+        assert pauses == [0.02] * pauses_made
 
     async def test_what_never_becomes_so_is_waited_for_so_long(self) -> None:
         before: list[int] = []

@@ -25,7 +25,7 @@ _SQL = re.compile(
 
 def strings(tree: ast.Module) -> set[str]:
     """The texts of a module that are no docstrings."""
-    said = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    said = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return {node.value for node in constants if node not in said}
 

@@ -1,5 +1,7 @@
 """The benchmark's own parts fit together: scenarios name peers that exist, targets name entries that exist."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +11,18 @@ from bench.__main__ import run
 from bench.arena import Arena
 from bench.log_scenarios import SCENARIOS as OF_TOPICS
 from bench.peer import peers
+from bench.relay_scenarios import IN_FLIGHT
+from bench.relay_scenarios import SCENARIOS as OF_RELAYS
 from bench.scenario import Entry, Found, Scenario, scaled
-from bench.scenarios import SCENARIOS
-from bench.table import lines, targets
+from bench.scenarios import SCENARIOS, left_out, scenarios
+from bench.table import facts_of, lines, targets
 from bench.targets import TARGETS
+from faststream_outbox._internal.relay.options import RelayOptions
 from tests.cases import each
+from tests.servers.nats_server import NatsServer
+
+FACTS: dict[str, Any] = {"settings": {}, "versions": {}, "date": "", "rounds": 1, "scale": 1.0, "minutes": 1}
+FACTS |= {"cpu": "", "cores": 2, "system": "", "python": "", "postgresql": ""}
 
 
 def answer(value: str) -> dict[str, Any]:
@@ -89,9 +98,7 @@ def test_page_keeps_what_stands_outside_of_its_marks(tmp_path: Any, monkeypatch:
     path.write_text("before\n<!-- begin: targets -->\nwhat was there\n<!-- end: targets -->\nafter\n")
     monkeypatch.setattr(page, "PAGE", path)
     monkeypatch.setattr(page, "USERS_PAGE", path)
-    facts = {"settings": {}, "versions": {}, "date": "", "rounds": 1, "scale": 1.0, "minutes": 1, "cpu": "", "cores": 2}
-    facts |= {"system": "", "python": "", "postgresql": "", "scenarios": {}}
-    page.rewrite(facts)
+    page.rewrite(FACTS | {"scenarios": {}})
     text = path.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -121,3 +128,44 @@ def test_topics_are_dispatched_and_read_by_hand() -> None:
         found = run(arena, OF_TOPICS[0], rounds=2, scale=0.1)
     assert [len(one.answers) for one in found] == [2, 2, 2]
     assert not any(one.error for one in found)
+
+
+@pytest.fixture
+async def nats_address(tmp_path: Path) -> AsyncIterator[str]:
+    server = NatsServer(tmp_path)
+    await server.start()
+    yield server.url
+    server.kill()
+
+
+@pytest.mark.slow
+def test_relay_is_left_out_without_a_server_and_the_report_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCH_NATS", raising=False)
+    assert scenarios("relay") == []
+    line = "- relay: left out, because BENCH_NATS holds no server's address"
+    assert line in facts_of(FACTS | {"left_out": left_out()})
+    assert line not in facts_of(FACTS | {"left_out": left_out(), "scenarios": {"relay": []}})
+
+
+@pytest.mark.slow
+def test_relay_is_listed_with_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_NATS", "nats://127.0.0.1:4222")
+    assert [scenario.name for scenario in scenarios("relay")] == ["relay"]
+    assert left_out() == {}
+
+
+@pytest.mark.slow
+def test_this_package_relays_and_forwards_to_a_stream_as_its_client_alone_does(
+    nats_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_NATS", nats_address)
+    entries = tuple(entry for entry in OF_RELAYS[0].entries if entry.peer == "ours")
+    with Arena.open() as arena:
+        found = run(arena, Scenario(name="relay", title="Relay", entries=entries), rounds=1, scale=0.02)
+    assert [one.error for one in found] == ["", "", "", ""]
+    assert all(one.median("rate") > 0 for one in found)
+
+
+@pytest.mark.slow
+def test_plain_loop_has_as_many_in_flight_as_a_relay() -> None:
+    assert RelayOptions().max_in_flight == IN_FLIGHT

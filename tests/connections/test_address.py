@@ -20,61 +20,45 @@ def arguments(driver: str, dsn: str, **more: Any) -> dict[str, Any]:
     return Address.of(dsn).arguments(driver, ENGINE[driver] | more)
 
 
-@each(
-    ("dsn", "expected"),
-    [
-        ("postgresql://db", {**ACCOUNT, "host": ["db"], "database": "shop"}),
-        ("postgresql:///", {**ACCOUNT, "database": "shop"}),
+SHOP = {**ACCOUNT, "database": "shop"}
+DB, DB_OF_LIBPQ = {**SHOP, "host": ["db"]}, {**ACCOUNT, "host": "db", "port": "5432", "dbname": "shop"}
+CALLED: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "asyncpg": [
+        ("postgresql://db", DB),
+        ("postgresql:///", SHOP),
         ("postgres://db:5433/other", {**ACCOUNT, "host": ["db"], "port": [5433], "database": "other"}),
-        ("postgresql+psycopg://app@db/", {**ACCOUNT, "host": ["db"], "database": "shop"}),
+        ("postgresql+psycopg://app@db/", DB),
         ("postgresql://op@db/", {"user": "op", "host": ["db"], "database": "shop"}),
         ("postgresql://o%40p:p%2Fw@db/", {"user": "o@p", "password": "p/w", "host": ["db"], "database": "shop"}),
-        ("postgresql://a,b:2/", {**ACCOUNT, "host": ["a", "b"], "port": [5432, 2], "database": "shop"}),
-        ("postgresql:///?host=a:1&host=b:2", {**ACCOUNT, "host": ["a", "b"], "port": [1, 2], "database": "shop"}),
-        ("postgresql:///?host=/tmp&port=7", {**ACCOUNT, "host": ["/tmp"], "port": [7], "database": "shop"}),
-        ("postgresql://[::1]:7/", {**ACCOUNT, "host": ["::1"], "port": [7], "database": "shop"}),
-        (
-            "postgresql://db/?ssl=verify-ca&sslrootcert=/ca.pem",
-            {**ACCOUNT, "host": ["db"], "database": "shop", "dsn": TEXT},
-        ),
+        ("postgresql://a,b:2/", {**SHOP, "host": ["a", "b"], "port": [5432, 2]}),
+        ("postgresql:///?host=a:1&host=b:2", {**SHOP, "host": ["a", "b"], "port": [1, 2]}),
+        ("postgresql:///?host=/tmp&port=7", {**SHOP, "host": ["/tmp"], "port": [7]}),
+        ("postgresql://[::1]:7/", {**SHOP, "host": ["::1"], "port": [7]}),
+        ("postgresql://db/?ssl=verify-ca&sslrootcert=/ca.pem", {**DB, "dsn": TEXT}),
         (
             "postgresql://db/?application_name=ear&connect_timeout=5&keepalives_idle=3",
-            {
-                **ACCOUNT,
-                "host": ["db"],
-                "database": "shop",
-                "timeout": 5.0,
-                "server_settings": {"application_name": "ear"},
-            },
+            {**DB, "timeout": 5.0, "server_settings": {"application_name": "ear"}},
         ),
     ],
-)
-def test_asyncpg_is_called_with(dsn: str, expected: dict[str, Any]) -> None:
-    assert arguments("asyncpg", dsn) == expected
-
-
-@each(
-    ("dsn", "expected"),
-    [
-        ("postgresql://db", {**ACCOUNT, "host": "db", "port": "5432", "dbname": "shop"}),
+    "psycopg": [
+        ("postgresql://db", DB_OF_LIBPQ),
         ("postgresql:///", {**ACCOUNT, "dbname": "shop"}),
         ("postgresql+asyncpg://op@db:7/x", {"user": "op", "host": "db", "port": "7", "dbname": "x"}),
         ("postgresql://a,b:2/", {**ACCOUNT, "host": "a,b", "port": "5432,2", "dbname": "shop"}),
         (
             "postgresql://db/?ssl=require&command_timeout=5&prepared_statement_cache_size=0&timeout=3",
-            {
-                **ACCOUNT,
-                "host": "db",
-                "port": "5432",
-                "dbname": "shop",
-                "sslmode": "require",
-                "connect_timeout": "3",
-            },
+            {**DB_OF_LIBPQ, "sslmode": "require", "connect_timeout": "3"},
         ),
     ],
+}
+
+
+@each(
+    ("driver", "dsn", "expected"),
+    [(driver, dsn, expected) for driver, cases in CALLED.items() for dsn, expected in cases],
 )
-def test_psycopg_is_called_with(dsn: str, expected: dict[str, Any]) -> None:
-    assert arguments("psycopg", dsn) == expected
+def test_driver_is_called_with(driver: str, dsn: str, expected: dict[str, Any]) -> None:
+    assert arguments(driver, dsn) == expected
 
 
 def test_settings_of_the_engine_stay() -> None:
@@ -105,9 +89,7 @@ def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(Address.of("postgresql://app:secret@db/"))
 
 
-@pytest.mark.parametrize(
-    "place", ["h:0/x", "h:65536/x", "h:-1/x", "h:a/x", "h:٣/x", "h:" + "9" * 5000 + "/x", "h/x?port=a"]
-)
+@each("place", ["h:0/x", "h:65536/x", "h:-1/x", "h:a/x", "h:٣/x", "h:" + "9" * 5000 + "/x", "h/x?port=a"])
 def test_port_that_is_none_is_refused(place: str) -> None:
     with pytest.raises(InvalidOption, match="port"):
         Address.of(f"postgresql://{place}")

@@ -19,6 +19,7 @@ from faststream_outbox._internal.sql.statements import Statement
 from tests.publish.ways import WAYS, SyncWay, Way
 
 T = TypeVar("T")
+BROKEN = Statement("broken", "Fails.", "select 1/0", "select 1/0", ())
 
 
 @pytest.fixture(params=WAYS)
@@ -66,7 +67,6 @@ async def test_steps_that_ask_for_nothing_have_an_answer(way: Way) -> None:
 
 async def test_an_error_is_thrown_in_where_its_statement_was_asked_for(way: Way) -> None:
     opened = await opened_by(way)
-    broken = Statement("broken", "Fails.", "select 1/0", "select 1/0", ())
     seen: list[str] = []
 
     def failing() -> Steps[None]:
@@ -74,7 +74,7 @@ async def test_an_error_is_thrown_in_where_its_statement_was_asked_for(way: Way)
             yield timer(opened, "a")
             seen.append("first")
             try:
-                yield broken, {}
+                yield BROKEN, {}
             except Exception as error:
                 seen.append(type(error).__name__)
                 raise LookupError from error
@@ -90,11 +90,10 @@ async def test_an_error_is_thrown_in_where_its_statement_was_asked_for(way: Way)
 
 async def test_an_error_that_steps_deal_with_ends_nothing(way: Way) -> None:
     opened = await opened_by(way)
-    broken = Statement("broken", "Fails.", "select 1/0", "select 1/0", ())
 
     def dealing() -> Steps[str]:
         try:
-            yield broken, {}
+            yield BROKEN, {}
         except Exception:
             return "dealt with"
         return "not failed"

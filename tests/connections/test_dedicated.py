@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -37,6 +38,16 @@ async def connection(driver_engine: AsyncEngine) -> AsyncIterator[DedicatedConne
     await connection.close()
 
 
+@asynccontextmanager
+async def opened_over(url: URL, driver: str, **options: Any) -> AsyncGenerator[tuple[DedicatedConnection, AsyncEngine]]:
+    """A connection over an engine that is made in another way."""
+    engine = create_async_engine(url.set(drivername=f"postgresql+{driver}"), **options)
+    connection = DedicatedConnection(engine)
+    yield connection, engine
+    await connection.close()
+    await engine.dispose()
+
+
 async def pid(connection: DedicatedConnection) -> int:
     return int((await connection.fetch(PID, {}))[0][0])
 
@@ -52,10 +63,12 @@ async def test_statement_without_rows_gives_none(connection: DedicatedConnection
     assert list(await connection.fetch(sql("delete from outbox where id = :id"), {"id": 1})) == []
 
 
-async def test_connection_is_opened_late_and_kept(connection: DedicatedConnection) -> None:
+async def test_connection_is_opened_late_and_kept_and_not_taken_for_a_pooled_one(
+    connection: DedicatedConnection,
+) -> None:
     assert not connection.is_open
     assert await pid(connection) == await pid(connection)
-    assert connection.is_open
+    assert (connection.is_open, connection.pooled) == (True, False)
 
 
 async def test_each_statement_is_committed(connection: DedicatedConnection, table: Table, database_url: URL) -> None:
@@ -219,15 +232,11 @@ async def test_connection_whose_closing_was_cancelled_opens_again(connection: De
     assert await pid(connection)
 
 
-async def test_pool_of_the_application_is_not_used(database_url: URL) -> None:
-    for driver in ("asyncpg", "psycopg"):
-        url = database_url.set(drivername=f"postgresql+{driver}")
-        engine = create_async_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.5)
-        async with engine.connect():
-            connection = DedicatedConnection(engine)
-            assert await pid(connection)
-            await connection.close()
-        await engine.dispose()
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_pool_of_the_application_is_not_used(driver: str, database_url: URL) -> None:
+    full = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.5}
+    async with opened_over(database_url, driver, **full) as (connection, engine), engine.connect():
+        assert await pid(connection)
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -238,30 +247,19 @@ async def test_other_default_isolation_is_overruled(level: str, driver: str, dat
         "asyncpg": {"server_settings": settings},
         "psycopg": {"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"},
     }
-    engine = create_async_engine(database_url.set(drivername=f"postgresql+{driver}"), connect_args=arguments[driver])
-    connection = DedicatedConnection(engine)
-    assert (await connection.fetch(sql("select current_setting('default_transaction_isolation')"), {}))[0][0] == level
-    assert (await connection.fetch(LEVEL, {}))[0][0] == "read committed"
-    await connection.fetch(sql("insert into outbox (queue, payload) values ('orders', '')"), {})
-    with psycopg.connect(plain(database_url)) as other:
-        assert other.execute("select count(*) from outbox").fetchall() == [(1,)]
-    await connection.close()
-    await engine.dispose()
-
-
-async def test_isolation_level_of_the_engine_is_overruled(database_url: URL) -> None:
-    for driver in ("asyncpg", "psycopg"):
-        url = database_url.set(drivername=f"postgresql+{driver}")
-        engine = create_async_engine(url, isolation_level="REPEATABLE READ")
-        connection = DedicatedConnection(engine)
+    default = sql("select current_setting('default_transaction_isolation')")
+    async with opened_over(database_url, driver, connect_args=arguments[driver]) as (connection, _):
+        assert (await connection.fetch(default, {}))[0][0] == level
         assert (await connection.fetch(LEVEL, {}))[0][0] == "read committed"
-        await connection.close()
-        await engine.dispose()
+        await connection.fetch(sql("insert into outbox (queue, payload) values ('orders', '')"), {})
+        with psycopg.connect(plain(database_url)) as other:
+            assert other.execute("select count(*) from outbox").fetchall() == [(1,)]
 
 
-async def test_direct_connection_is_not_taken_for_a_pooled_one(connection: DedicatedConnection) -> None:
-    await pid(connection)
-    assert not connection.pooled
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_isolation_level_of_the_engine_is_overruled(driver: str, database_url: URL) -> None:
+    async with opened_over(database_url, driver, isolation_level="REPEATABLE READ") as (connection, _):
+        assert (await connection.fetch(LEVEL, {}))[0][0] == "read committed"
 
 
 async def test_unreachable_server_is_an_error_each_time_and_leaves_nothing_open() -> None:
@@ -281,18 +279,24 @@ def test_driver_that_cannot_work_is_refused() -> None:
         DedicatedConnection(Engine())  # type: ignore[arg-type]
 
 
-async def test_cancelled_opening_leaves_no_connection(driver_engine: AsyncEngine, database_url: URL) -> None:
+async def cancelled_while_it_connects(engine: AsyncEngine, work: Coroutine[Any, Any, None]) -> None:
+    """Cancel the work as soon as the engine has connected."""
+
     def cancel_in_the_midst(connection: Any, _: object) -> None:
-        opening.cancel()
+        working.cancel()
         cursor = connection.cursor()
         cursor.execute("select 1")
         cursor.close()
 
-    event.listen(driver_engine.sync_engine, "connect", cancel_in_the_midst)
+    event.listen(engine.sync_engine, "connect", cancel_in_the_midst)
+    working = asyncio.create_task(work)
+    await asyncio.wait([working])
+    assert working.cancelled()
+
+
+async def test_cancelled_opening_leaves_no_connection(driver_engine: AsyncEngine, database_url: URL) -> None:
     before = backends(database_url)
-    opening = asyncio.create_task(DedicatedConnection(driver_engine).open())
-    await asyncio.wait([opening])
-    assert opening.cancelled()
+    await cancelled_while_it_connects(driver_engine, DedicatedConnection(driver_engine).open())
     await eventually(lambda: backends(database_url) <= before)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import string
 from typing import Any, get_args
 from uuid import RFC_4122, UUID
@@ -80,15 +81,10 @@ def test_name_that_only_looks_like_ours_is_a_strangers(name: str | None) -> None
     assert parse_name(name) is None
 
 
-def test_of_a_long_host_both_ends_are_shown() -> None:
+def test_of_a_long_host_both_ends_are_shown_and_there_is_room_for_the_applications_own_name() -> None:
     found = parse_name(name_of("3f2a9c1b", "claim", "billing-worker-deployment-7d9f8b6c5d-x2x9z", 4711))
     assert found is not None
-    assert found.host.startswith("billing-worker")
-    assert found.host.endswith("b6c5d-x2x9z")
-    assert "~" in found.host
-
-
-def test_long_host_leaves_room_for_the_applications_own_name() -> None:
+    assert re.fullmatch("billing-worker.*~.*b6c5d-x2x9z", found.host)
     found = parse_name(name_of("3f2a9c1b", "overview", "h" * 80, 2**31 - 1, "billing"))
     assert found is not None
     assert found.application == "billing"

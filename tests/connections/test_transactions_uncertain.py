@@ -64,35 +64,34 @@ async def test_nothing_is_asked_where_the_commit_was_answered() -> None:
     assert await committed(Session(None)) == []
 
 
-async def test_commit_that_came_about_is_told_and_not_raised() -> None:
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([Fate.COMMITTED], id="answered"),
+        pytest.param([Fate.OPEN, ConnectionError(), Fate.OPEN, Fate.COMMITTED], id="asked until it is answered"),
+    ],
+)
+async def test_commit_that_came_about_is_told_and_not_raised(answers: list[Fate | Exception]) -> None:
     session = Session(Lost())
-    assert await committed(session, Fate.COMMITTED) == [session.error]
+    away = [answer for answer in answers if isinstance(answer, Exception)]
+    assert await committed(session, *answers) == [*away, session.error]
     assert session.ended == ["invalidate"]
 
 
 @pytest.mark.parametrize(
-    ("error", "ending"), [(Lost(), "invalidate"), (Refused(), "rollback"), (OSError(), "invalidate")]
+    ("error", "answers", "raised", "ending"),
+    [
+        (Lost(), [Fate.ROLLED_BACK], Lost, "invalidate"),
+        (Refused(), [Fate.ROLLED_BACK], Refused, "rollback"),
+        (OSError(), [Fate.ROLLED_BACK], OSError, "invalidate"),
+        (Lost(), [Fate.UNKNOWN], LeaseLost, "invalidate"),
+        (asyncio.CancelledError(), [], asyncio.CancelledError, "invalidate"),
+    ],
 )
-async def test_commit_that_did_not_come_about_is_raised(error: Exception, ending: str) -> None:
+async def test_commit_that_did_not_come_about_is_raised(
+    error: BaseException, answers: list[Fate], raised: type[BaseException], ending: str
+) -> None:
     session = Session(error)
-    with pytest.raises(type(error)):
-        await committed(session, Fate.ROLLED_BACK)
+    with pytest.raises(raised):
+        await committed(session, *answers)
     assert session.ended == [ending]
-
-
-async def test_question_is_asked_until_it_is_answered() -> None:
-    away = ConnectionError()
-    session = Session(Lost())
-    assert await committed(session, Fate.OPEN, away, Fate.OPEN, Fate.COMMITTED) == [away, session.error]
-
-
-async def test_lost_lease_is_said() -> None:
-    with pytest.raises(LeaseLost):
-        await committed(Session(Lost()), Fate.UNKNOWN)
-
-
-async def test_cancelled_commit_asks_nothing() -> None:
-    session = Session(asyncio.CancelledError())
-    with pytest.raises(asyncio.CancelledError):
-        await committed(session)
-    assert session.ended == ["invalidate"]

@@ -1,8 +1,10 @@
 """Numbers on the pages are those of the code: each sentence is written here with the constants in their places."""
 
+import json
 import tomllib
 from typing import Any
 
+from bench.budgets import BASELINE
 from faststream_outbox._internal import envelope
 from faststream_outbox._internal.connections import dedicated
 from faststream_outbox._internal.events import outage as repeats
@@ -13,7 +15,10 @@ from faststream_outbox._internal.log.admin import retention
 from faststream_outbox._internal.log.options import CRASH_LIMIT
 from faststream_outbox._internal.log.ordering import sequencer
 from faststream_outbox._internal.log.sharing import slots
+from faststream_outbox._internal.metrics.sampler import MOST_NAMES, MOST_VALUES, PATIENCE, TRY_SECONDS
 from faststream_outbox._internal.outcomes import failure
+from faststream_outbox._internal.overview import overview
+from faststream_outbox._internal.overview.queues import MOST
 from faststream_outbox._internal.publish import rows
 from faststream_outbox._internal.queue import lanes, options, renewer, scanner, settler, worker
 from faststream_outbox._internal.queue import plan as claim_plan
@@ -23,7 +28,8 @@ from faststream_outbox._internal.service import STUCK_SECONDS
 from faststream_outbox._internal.wakeup import after_commit, listener, watcher
 from faststream_outbox._internal.wakeup import wakeups as notifier
 from tests.cases import each
-from tests.docs.pages import ROOT, text_of
+from tests.docs.pages import ROOT, parts, text_of
+from tests.docs.pages import rows as rows_of
 
 DEFAULTS = options.WorkerOptions()
 
@@ -104,6 +110,13 @@ SAID: list[tuple[str, str]] = [
         f"with a lease of {SHORT_LEASE:g} seconds {SHORT_LEASE:g} to {SHORT_LEASE + SHORT_LOOK:.0f}",
     ),
     ("failures", f"without a recorded outcome. {DEFAULTS.crash_limit} by default"),
+    ("metrics", f"after {MOST_VALUES} values of a label"),
+    ("metrics", f"beyond the {'hundred' if MOST_NAMES == 100 else '?'} with the most messages"),
+    ("metrics", f"ends its transaction {PATIENCE:g} seconds after the next question was due"),
+    ("metrics", f"every {'minute' if TRY_SECONDS == 60 else '?'} or so"),
+    ("metrics", f"Counts end at {MOST:,} for each queue"),
+    ("metrics", f"{'five' if overview.TIMEOUT == 5 else '?'} seconds each"),
+    ("scaling", f"A group of a topic has {slots.SLOTS}."),
 ]
 
 
@@ -125,3 +138,23 @@ def test_readme_names_the_versions_that_are_required() -> None:
     assert f"FastStream 0.7 from {needs['faststream'].split(',')[0]} on" in said
     assert f"SQLAlchemy from {needs['sqlalchemy[asyncio]']}" in said
     assert f"faststream_outbox-{project['version']}-py3-none-any.whl" in said
+
+
+SCALING = "docs/scaling.md"
+
+
+def test_blocks_of_the_example_of_shards_are_those_of_its_files() -> None:
+    shown = [part for part in parts(SCALING) if part.reason is not None]
+    assert len(shown) == 2
+    for part in shown:
+        path = str(part.reason).removeprefix("from ")
+        assert part.code in (ROOT / path).read_text(), path
+
+
+def test_no_budget_of_wal_is_above_what_the_page_names() -> None:
+    allowed = {case: limits["wal_bytes"] for case, limits in json.loads(BASELINE.read_text()).items()}
+    named = {row[0]: float(row[1]) for row in rows_of(SCALING, "## One server") if row[0] in allowed}
+    assert named.keys() == allowed.keys()
+    assert all(allowed[case] <= named[case] < 1.3 * allowed[case] for case in allowed), (named, allowed)
+    life = named["publish, one a transaction"] + named["drain, defaults, access log off"]
+    assert f"{life:.0f} bytes" in text_of(SCALING)

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from docs.pictures import canvas, draw
 from tests.cases import each
 from tests.docs.pages import ROOT, pages, text_of
@@ -11,14 +9,7 @@ from tests.docs.pages import ROOT, pages, text_of
 SHOWN = [
     (page, *found)
     for page in [*pages(), "ARCHITECTURE.md"]
-    for found in re.findall(r"!\[([^\]]*)\]\(([^)]+/[^)]+\.svg)\)", text_of(page))
-]
-
-
-SCREENSHOTS = [
-    (page, *found)
-    for page in [*pages(), "ARCHITECTURE.md"]
-    for found in re.findall(r"!\[([^\]]*)\]\(([^)]+\.png)\)", text_of(page))
+    for found in re.findall(r"!\[([^\]]*)\]\(([^)]+(?:/[^)]+\.svg|\.png))\)", text_of(page))
 ]
 LARGEST_SCREENSHOT = 150_000
 
@@ -53,29 +44,22 @@ def test_words_and_lines_stand_out(palette: canvas.Palette) -> None:
     assert contrast(str(palette["line"]), card) >= 3
 
 
-@pytest.mark.parametrize("name", draw.DRAWN)
+@each("name", draw.DRAWN)
 def test_words_are_large_enough(name: str) -> None:
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', draw.DRAWN[name]().svg())]
     assert min(sizes) >= 12
 
 
 @each(("page", "alt", "path"), SHOWN)
-def test_shown_pictures_exist_and_are_described(page: str, alt: str, path: str) -> None:
-    assert ((ROOT / page).parent / path).is_file()
+def test_what_is_shown_exists_is_described_and_small_enough(page: str, alt: str, path: str) -> None:
+    shown = (ROOT / page).parent / path
+    assert shown.is_file()
     assert len(alt.split()) >= 4
+    assert path.endswith(".svg") or shown.stat().st_size < LARGEST_SCREENSHOT
 
 
-def test_every_picture_is_shown() -> None:
-    shown = {path.rsplit("/", 1)[1] for _, _, path in SHOWN}
+def test_every_picture_and_every_screenshot_is_shown() -> None:
+    shown = {path.rpartition("/")[2] for _, _, path in SHOWN}
     assert {f"{name}.svg" for name in draw.DRAWN} <= shown
-
-
-@each(("page", "alt", "path"), SCREENSHOTS)
-def test_screenshots_are_described_and_small(page: str, alt: str, path: str) -> None:
-    assert ((ROOT / page).parent / path).stat().st_size < LARGEST_SCREENSHOT
-    assert len(alt.split()) >= 4
-
-
-def test_every_screenshot_is_shown() -> None:
-    shown = {path.rpartition("/")[2] for _, _, path in SCREENSHOTS}
-    assert shown == {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
+    screenshots = {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
+    assert {name for name in shown if name.endswith(".png")} == screenshots

@@ -108,17 +108,3 @@ def test_a_line_is_in_the_tab_above_it_until_the_text_goes_on() -> None:
     page = '=== "FastStream"\n\n    one\n\n=== "Without"\n\n    two\n\nthree\n'
     found = tabs(page)
     assert (found[3], found[7], found.get(9)) == (FASTSTREAM, WITHOUT, None)
-
-
-async def test_a_block_that_fails_names_its_line(page_url: URL) -> None:
-    part = Part("python", "first = 1\nassert first == 2\n", 41, None)
-    with pytest.raises(AssertionError) as failure:
-        await run_python(part, "docs/index.md", {}, page_url)
-    assert failure.traceback[-1].lineno + 1 == 42
-
-
-async def test_a_block_may_await_outside_of_functions(page_url: URL) -> None:
-    namespace: dict[str, Any] = {}
-    part = Part("python", "import asyncio\nanswer = await asyncio.sleep(0, 7)", 1, None)
-    await run_python(part, "docs/index.md", namespace, page_url)
-    assert namespace["answer"] == 7

@@ -7,39 +7,18 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import psutil
 import pytest
 
-from examples.demo.account import Account
-from examples.demo.customers import PLAN, Plan
-from examples.demo.invoices import InvoiceAccount
-from tests.cases import each
+from examples.demo.customers import PLAN
 from tests.servers.programs import nats_server
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 MARK = "OUTBOX_DEMO_MARK"
-
-GOOD = Account(
-    plan=Plan(attempts=12, declined_every=6, flaky_every=12, cursed_number=4, reminded=(1,)),
-    rolled_back=2,
-    committed=10,
-    receipts=9,
-    letters=9,
-    reminders=1,
-    retried=1,
-    taken_over=1,
-    dead=1,
-    waiting=0,
-    lost=0,
-    twice=0,
-    invented=0,
-    reminder_late_ms=3,
-)
 
 
 def _heed_ctrl_c() -> None:
@@ -102,43 +81,6 @@ def start_demo() -> Iterator[Callable[..., Demo]]:
     yield start
     for demo in started:
         demo.end()
-
-
-def test_good_account_has_no_faults() -> None:
-    assert GOOD.faults() == []
-
-
-@each(
-    ("change", "fault"),
-    [
-        ({"committed": 9, "receipts": 8, "letters": 8}, "every order was committed whose card was good"),
-        ({"receipts": 8, "letters": 8}, "every committed order has a receipt or is a dead letter"),
-        ({"letters": 8}, "every receipt was sent"),
-        ({"reminders": 0}, "every reminder was sent"),
-        ({"lost": 1}, "no message was lost"),
-        ({"twice": 1}, "no message was handled twice"),
-        ({"invented": 1}, "no message of a rolled back order was ever seen"),
-        ({"retried": 0}, "every order that failed once was retried"),
-        ({"dead": 2, "receipts": 8, "letters": 8}, "the cursed order is the only dead letter"),
-        ({"waiting": 1}, "nothing is left in the outbox"),
-    ],
-)
-def test_account_with_a_fault_names_it(change: dict[str, int], fault: str) -> None:
-    assert replace(GOOD, **change).faults() == [f"not true: {fault}"]
-
-
-@each(
-    ("change", "faults"),
-    [
-        ({}, []),
-        ({"invoices": 9, "missing": 1}, ["every order has an invoice", "there are as many invoices as orders"]),
-        ({"invoices": 11, "twice": 1}, ["no order has two invoices", "there are as many invoices as orders"]),
-        ({"invoices": 11}, ["there are as many invoices as orders"]),
-    ],
-)
-def test_account_of_invoices_names_its_faults(change: dict[str, int], faults: list[str]) -> None:
-    account = replace(InvoiceAccount(orders=10, invoices=10, missing=0, twice=0), **change)
-    assert account.faults() == [f"not true: {fault}" for fault in faults]
 
 
 @pytest.mark.slow

@@ -4,57 +4,16 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from examples.shards.account import LINES, Account
+from examples.shards.account import LINES
 from examples.shards.customers import CUSTOMERS, ORDERS_EACH
 from examples.shards.shards import shard_of
-from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^ *(\S.*?) {2,}(\d+) +(\d+) *$", re.MULTILINE)
-
-GOOD = Account(
-    shard="shard 1",
-    wanted=10,
-    reported=10,
-    refused=3,
-    committed=10,
-    receipts=10,
-    delivered_again=1,
-    dead=0,
-    waiting=0,
-    lost=0,
-    twice=0,
-    out_of_order=0,
-    strangers=0,
-)
-
-
-def test_good_account_has_no_faults() -> None:
-    assert GOOD.faults() == []
-
-
-@each(
-    ("change", "fault"),
-    [
-        ({"wanted": 11}, "every order was placed"),
-        ({"reported": 9, "wanted": 9}, "every order that a customer was told of is there"),
-        ({"receipts": 9}, "every order has a receipt"),
-        ({"lost": 1}, "no message was lost"),
-        ({"twice": 1}, "no message was handled twice"),
-        ({"out_of_order": 1}, "the orders of each customer were handled in order"),
-        ({"strangers": 1}, "every order is in the shard of its customer"),
-        ({"dead": 1}, "there are no dead letters"),
-        ({"waiting": 1}, "nothing is left in the outbox"),
-    ],
-)
-def test_account_with_a_fault_names_it(change: dict[str, Any], fault: str) -> None:
-    assert replace(GOOD, **change).faults() == [f"not true of shard 1: {fault}"]
 
 
 def test_a_customer_has_the_same_shard_in_every_process() -> None:

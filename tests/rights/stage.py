@@ -3,8 +3,8 @@
 The roles' search path does not lead to the tables, and nobody may create anything there.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from sqlalchemy import URL, Engine, MetaData, Table, text
@@ -14,7 +14,7 @@ from faststream_outbox import make_dlq_table, make_inbox_table, make_outbox_tabl
 from faststream_outbox._internal.schema.log_tables import LogNames, LogTables
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox.log import make_log_tables
-from tests.rights.grants import ROLES, granted
+from tests.rights.grants import ROLES, granted, printed
 
 SCHEMA = "messages"
 PERSON = "outbox_person"
@@ -64,6 +64,15 @@ class Stage:
         arguments: dict[str, Any] = {"server_settings": settings} if driver == "asyncpg" else {"options": options}
         return create_async_engine(self._url.set(drivername=f"postgresql+{driver}"), connect_args=arguments)
 
+    @asynccontextmanager
+    async def acting(self, role: str, driver: str = "asyncpg", **options: Any) -> AsyncGenerator[AsyncEngine]:
+        """The same for as long as it is needed."""
+        engine = self.engine(role, driver, **options)
+        try:
+            yield engine
+        finally:
+            await engine.dispose()
+
     @contextmanager
     def login(self, role: str, *, search_path: str | None = None) -> Iterator[URL]:
         """The address for somebody who logs in with the rights of the role, and whose role has this search path."""
@@ -93,6 +102,17 @@ class Stage:
         """Delete every row, and begin the numbers anew."""
         tables = ", ".join(table.name for table in self.metadata.sorted_tables)
         self.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+
+    @contextmanager
+    def confined(self) -> Iterator[None]:
+        """With the policies of the page, and its shop."""
+        self.execute(*printed("Row-level security"), f"GRANT USAGE ON SCHEMA {SCHEMA} TO shop")
+        yield
+        self.execute("DROP OWNED BY shop", "DROP ROLE shop")
+        for table in ("outbox", "outbox_log"):
+            self.execute(
+                f"DROP POLICY IF EXISTS everything ON {table}", f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY"
+            )
 
     @contextmanager
     def without(self, *statements: str) -> Iterator[None]:

@@ -12,7 +12,6 @@ from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox
 from tests.rights.jobs import fill
-from tests.rights.refusals import counting
 from tests.rights.stage import Stage
 from tests.waiting import eventually
 
@@ -25,12 +24,6 @@ MISSING = {
     "to be a member": "INSERT ON outbox_log_members",
     "to defer": "INSERT ON outbox_log_deferred",
 }
-
-
-@pytest.fixture
-def failed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each statement was refused."""
-    return counting(monkeypatch)
 
 
 @pytest.mark.slow

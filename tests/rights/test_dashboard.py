@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.dashboard.screens import FORMS
 from tests.dashboard.place import Place
@@ -19,22 +18,10 @@ pytestmark = pytest.mark.slow
 GROUP = {"group": "billing", "uri": "invoices"}
 
 
-@pytest.fixture
-async def place(stage: Stage, engine: AsyncEngine) -> Place:
-    """The tables of the stage, with one of everything, as their owner sees them."""
-    place = Place(engine, stage.table, stage.dlq_table, stage.log_tables)
-    await place.fill()
-    return place
-
-
 @asynccontextmanager
 async def visiting_as(role: str, stage: Stage, place: Place) -> AsyncIterator[Visitor]:
-    engine = stage.engine(role)
-    try:
-        async with visiting(place.dashboard(source=engine)) as visitor:
-            yield visitor
-    finally:
-        await engine.dispose()
+    async with stage.acting(role) as engine, visiting(place.dashboard(source=engine)) as visitor:
+        yield visitor
 
 
 def forms(place: Place) -> dict[str, dict[str, object]]:

@@ -1,39 +1,23 @@
 """The doors beside the broker, with the roles of the security page: relay, gauges, health, doctor and command line."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 from prometheus_client import CollectorRegistry
-from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncEngine
-from typer.testing import CliRunner
 
 from faststream_outbox import OutboxBroker
-from faststream_outbox._internal.cli.app import app
 from faststream_outbox.health import health
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from tests.cases import case
 from tests.relay.playing import Played
+from tests.rights.commands import run
 from tests.rights.jobs import Troubles, broker_of, fill
-from tests.rights.stage import SCHEMA, Stage
+from tests.rights.stage import Stage
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
 
-@asynccontextmanager
-async def acting_as(stage: Stage, role: str) -> AsyncIterator[AsyncEngine]:
-    engine = stage.engine(role)
-    try:
-        yield engine
-    finally:
-        await engine.dispose()
-
-
 async def test_worker_relays_a_queue(stage: Stage) -> None:
-    async with acting_as(stage, "outbox_worker") as engine:
+    async with stage.acting("outbox_worker") as engine:
         broker, played = broker_of(stage, engine), Played()
         troubles = Troubles(broker.client.events)
         broker.relay("orders", to=played)
@@ -47,7 +31,7 @@ async def test_worker_relays_a_queue(stage: Stage) -> None:
 
 
 async def test_consumer_relays_a_topic(stage: Stage) -> None:
-    async with acting_as(stage, "outbox_consumer") as engine:
+    async with stage.acting("outbox_consumer") as engine:
         broker, played = broker_of(stage, engine), Played()
         broker.relay(topic="shop", group="out", to=played)
         fill(stage, "1", "2")
@@ -60,7 +44,7 @@ async def test_consumer_relays_a_topic(stage: Stage) -> None:
 
 @pytest.mark.parametrize("role", ["outbox_producer", "outbox_worker", "outbox_consumer", "outbox_operator"])
 async def test_whoever_runs_a_broker_is_healthy(stage: Stage, role: str) -> None:
-    async with acting_as(stage, role) as engine:
+    async with stage.acting(role) as engine:
         broker = broker_of(stage, engine)
         await broker.start()
         try:
@@ -80,7 +64,7 @@ async def test_viewer_shows_gauges(stage: Stage) -> None:
     fill(stage, "a")
     stage.execute("INSERT INTO outbox (queue, payload) VALUES ('orders', 'a')")
     registry = CollectorRegistry()
-    async with acting_as(stage, "outbox_viewer") as engine:
+    async with stage.acting("outbox_viewer") as engine:
         tables = {"outbox_table": stage.table, "dlq_table": stage.dlq_table, "log_tables": stage.log_tables}
         recorder = PrometheusRecorder(registry=registry, sample_every=0.1)
         broker = OutboxBroker(engine, **tables, logger=None, metrics_recorder=recorder)
@@ -93,32 +77,32 @@ async def test_viewer_shows_gauges(stage: Stage) -> None:
 
 
 LOOKS = [
-    ["status"],
-    ["queues"],
-    ["workers"],
-    ["peek", "orders"],
-    ["dead", "list", "--queue", "orders"],
-    ["dead", "groups"],
-    ["timers", "list"],
-    ["groups", "list"],
-    ["parked", "list"],
-    ["inbox", "list"],
-    ["schema", "check"],
-    ["doctor"],
+    "status",
+    "queues",
+    "workers",
+    "peek orders",
+    "dead list --queue orders",
+    "dead groups",
+    "timers list",
+    "groups list",
+    "parked list",
+    "inbox list",
+    "schema check",
+    "doctor",
 ]
 ACTS = [
-    ["pause", "orders"],
-    ["resume", "orders"],
-    ["dead", "replay", "--queue", "orders", "--yes"],
-    ["timers", "cancel", "orders", "t"],
-    ["groups", "seek", "billing", "latest", "--yes"],
-    ["groups", "delete", "billing", "--yes"],
-    ["inbox", "clean", "--older-than", "1h", "--yes"],
+    "pause orders",
+    "resume orders",
+    "dead replay --queue orders --yes",
+    "timers cancel orders t",
+    "groups seek billing latest --yes",
+    "groups delete billing --yes",
+    "inbox clean --older-than 1h --yes",
 ]
 
 
 @pytest.fixture
-def filled(stage: Stage) -> Iterator[Stage]:
+def filled(stage: Stage) -> Stage:
     """One of everything that commands are about."""
     stage.execute(
         "INSERT INTO outbox (queue, payload) VALUES ('orders', '1')",
@@ -131,19 +115,12 @@ def filled(stage: Stage) -> Iterator[Stage]:
     return stage
 
 
-def run(address: URL, *arguments: str) -> Any:
-    """A command's result; the address is given as a person gives it."""
-    dsn = address.set(drivername="postgresql").render_as_string(hide_password=False)
-    environment = {"OUTBOX_DSN": dsn, "TERM": "dumb", "NO_COLOR": "1"}
-    return CliRunner().invoke(app, [*arguments, "--schema", SCHEMA], env=environment)
-
-
 @pytest.mark.parametrize("path", [None, "''"], ids=["usual path", "empty path"])
 def test_viewer_runs_the_commands_that_look(filled: Stage, path: str | None) -> None:
     with filled.login("outbox_viewer", search_path=path) as address:
-        for arguments in LOOKS:
-            with case(arguments):
-                result = run(address, *arguments)
+        for command in LOOKS:
+            with case(command):
+                result = run(address, command)
                 said = result.stdout + result.stderr
                 assert "ermission denied" not in said, said
                 assert "may not run" not in said, said
@@ -152,8 +129,8 @@ def test_viewer_runs_the_commands_that_look(filled: Stage, path: str | None) -> 
 
 def test_operator_runs_the_commands_that_act(filled: Stage) -> None:
     with filled.login("outbox_operator") as address:
-        for arguments in ACTS:
-            with case(arguments):
-                result = run(address, *arguments)
+        for command in ACTS:
+            with case(command):
+                result = run(address, command)
                 assert result.exit_code == 0, result.stdout + result.stderr
     assert filled.ask("SELECT count(*) FROM outbox_dlq") == [(0,)]

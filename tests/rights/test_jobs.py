@@ -16,12 +16,9 @@ ON_SEQUENCES = [right for role in ROLES for right in rights(role) if right.on.st
 
 
 async def run(stage: Stage, role: str, driver: str = "asyncpg") -> None:
-    engine = stage.engine(role, driver)
-    try:
+    async with stage.acting(role, driver) as engine:
         await broker_of(stage, engine).validate_schema()
         await JOBS[role](stage, engine)
-    finally:
-        await engine.dispose()
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
@@ -42,19 +39,18 @@ async def test_role_finds_the_tables_by_its_search_path(
 async def test_owner_of_a_schema_sets_everything_up(stage: Stage, driver: str) -> None:
     owner = "outbox_producer"
     stage.execute(f"CREATE SCHEMA own; GRANT CREATE, USAGE ON SCHEMA own TO {owner}")
-    engine = stage.engine(owner, driver)
     metadata = MetaData(schema="own")
     tables = make_outbox_table(metadata), make_dlq_table(metadata)
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(metadata.create_all)
-        await validate_schema(engine, *tables)
-        async with Outbox(engine, "log", schema="own") as outbox:
-            await outbox.setup()
-            await outbox.setup()
-            await outbox.validate_schema()
+        async with stage.acting(owner, driver) as engine:
+            async with engine.begin() as connection:
+                await connection.run_sync(metadata.create_all)
+            await validate_schema(engine, *tables)
+            async with Outbox(engine, "log", schema="own") as outbox:
+                await outbox.setup()
+                await outbox.setup()
+                await outbox.validate_schema()
     finally:
-        await engine.dispose()
         stage.execute("DROP SCHEMA own CASCADE")
 
 

@@ -6,23 +6,19 @@ The dashboard, the command line, the gauges and the health checks, as the roles 
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import pytest
-from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
-from typer.testing import CliRunner
 
-from faststream_outbox._internal.cli.app import app
 from faststream_outbox.doctor import Doctor
 from faststream_outbox.health import health
 from faststream_outbox.overview import Overview
 from tests.dashboard.place import Place
 from tests.dashboard.promises.test_screens import every_page
 from tests.dashboard.visitor import visiting
-from tests.rights.grants import printed
+from tests.rights.commands import run
 from tests.rights.jobs import broker_of
-from tests.rights.stage import SCHEMA, Stage
+from tests.rights.stage import Stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.examines]
 
@@ -31,20 +27,10 @@ HIDDEN = re.compile("row.level security", re.IGNORECASE)
 
 
 @pytest.fixture
-async def place(stage: Stage, engine: AsyncEngine) -> Place:
-    place = Place(engine, stage.table, stage.dlq_table, stage.log_tables)
-    await place.fill()
-    return place
-
-
-@pytest.fixture
 def confined(stage: Stage, place: Place) -> Iterator[Stage]:
-    """The stage with the policies of the page."""
-    stage.execute(*printed("Row-level security"), f"GRANT USAGE ON SCHEMA {SCHEMA} TO shop")
-    yield stage
-    stage.execute("DROP OWNED BY shop", "DROP ROLE shop")
-    for table in ("outbox", "outbox_log"):
-        stage.execute(f"DROP POLICY IF EXISTS everything ON {table}", f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+    """The stage with the policies of the page, and one of everything."""
+    with stage.confined():
+        yield stage
 
 
 @pytest.fixture
@@ -62,15 +48,8 @@ def role(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def seeing(confined: Stage, role: str) -> AsyncIterator[AsyncEngine]:
-    engine = confined.engine(role)
-    yield engine
-    await engine.dispose()
-
-
-def run(address: URL, *arguments: str) -> Any:
-    dsn = address.set(drivername="postgresql").render_as_string(hide_password=False)
-    environment = {"OUTBOX_DSN": dsn, "NO_COLOR": "1", "TERM": "dumb"}
-    return CliRunner().invoke(app, [*arguments, "--schema", SCHEMA], env=environment, catch_exceptions=False)
+    async with confined.acting(role) as engine:
+        yield engine
 
 
 def overview_of(stage: Stage, engine: AsyncEngine) -> Overview:
@@ -87,9 +66,9 @@ async def test_dashboard_shows_every_screen(confined: Stage, place: Place, seein
 def test_command_line_shows_everything(confined: Stage, place: Place, role: str) -> None:
     with confined.login(role) as address:
         for line in LOOKING:
-            ended = run(address, *line.split())
+            ended = run(address, line)
             assert (ended.exit_code, ended.stderr) == (0, ""), (line, ended.output)
-        found = json.loads(run(address, "queues", "--json").stdout)["data"]
+        found = json.loads(run(address, "queues --json").stdout)["data"]
     assert [(each["queue"], each["ready"] + each["leased"] + each["scheduled"]) for each in found] == [("orders", 3)]
 
 
@@ -109,37 +88,33 @@ async def test_gauges_and_health_are_those_of_the_owner(
 
 
 async def test_doctor_says_that_rows_are_hidden(hiding: Stage, role: str) -> None:
-    engine = hiding.engine(role)
-    doctor = Doctor(engine, table=hiding.table, dlq_table=hiding.dlq_table, log_tables=hiding.log_tables)
-    findings = await doctor.examine()
-    await engine.dispose()
+    async with hiding.acting(role) as engine:
+        doctor = Doctor(engine, table=hiding.table, dlq_table=hiding.dlq_table, log_tables=hiding.log_tables)
+        findings = await doctor.examine()
     assert [each for each in findings if HIDDEN.search(str(each))]
 
 
 def test_command_line_says_that_rows_are_hidden(hiding: Stage, role: str) -> None:
     with hiding.login(role) as address:
         for line in ("doctor", "schema check"):
-            ended = run(address, *line.split())
+            ended = run(address, line)
             assert ended.exit_code != 0
             assert HIDDEN.search(ended.output), ended.output
         for line in LOOKING:
-            ended = run(address, *line.split())
+            ended = run(address, line)
             assert ended.exit_code == 0, ended.output
             assert "hides rows of outbox, outbox_log from this role" in ended.stderr, line
 
 
 async def test_dashboard_says_that_rows_are_hidden(hiding: Stage, place: Place, role: str) -> None:
-    engine = hiding.engine(role)
-    async with visiting(place.dashboard(source=engine)) as visitor:
+    async with hiding.acting(role) as engine, visiting(place.dashboard(source=engine)) as visitor:
         for path, given in every_page(place):
             assert (await visitor.get(path, **given)).status_code in (200, 404)
         assert HIDDEN.search(await visitor.page("/health"))
-    await engine.dispose()
 
 
 @pytest.mark.parametrize("role", ["outbox_worker", "outbox_viewer"], indirect=True)
 async def test_health_says_that_rows_are_hidden(hiding: Stage, role: str) -> None:
-    engine = hiding.engine(role)
-    found = await health(broker_of(hiding, engine), timeout=30)
-    await engine.dispose()
+    async with hiding.acting(role) as engine:
+        found = await health(broker_of(hiding, engine), timeout=30)
     assert HIDDEN.search(str(found.degraded))

@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.errors import MissingRight
 from faststream_outbox.schema import validate_schema
-from tests.rights.grants import printed
 from tests.rights.jobs import JOBS, announce, broker_of, consume, produce
 from tests.rights.stage import SCHEMA, Stage
 
@@ -23,18 +22,14 @@ BY_HAND = (
 @pytest.fixture
 def confined(stage: Stage) -> Iterator[Stage]:
     """The stage with the policies of the page."""
-    stage.execute(*printed("Row-level security"), f"GRANT USAGE ON SCHEMA {SCHEMA} TO shop")
-    yield stage
-    stage.execute("DROP OWNED BY shop", "DROP ROLE shop")
-    for table in ("outbox", "outbox_log"):
-        stage.execute(f"DROP POLICY everything ON {table}", f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+    with stage.confined():
+        yield stage
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])
 async def shop(request: pytest.FixtureRequest, confined: Stage) -> AsyncIterator[AsyncEngine]:
-    engine = confined.engine("shop", request.param)
-    yield engine
-    await engine.dispose()
+    async with confined.acting("shop", request.param) as engine:
+        yield engine
 
 
 async def test_own_queues_and_topics_are_open(confined: Stage, shop: AsyncEngine) -> None:
@@ -60,13 +55,11 @@ async def test_positions_are_drawn_and_not_chosen(confined: Stage, shop: AsyncEn
 
 @pytest.mark.parametrize("role", ["outbox_scheduler", "outbox_worker", "outbox_operator", "outbox_viewer"])
 async def test_others_do_their_jobs(confined: Stage, role: str) -> None:
-    engine = confined.engine(role)
-    await validate_schema(engine, confined.table)
-    await JOBS[role](confined, engine)
-    await engine.dispose()
+    async with confined.acting(role) as engine:
+        await validate_schema(engine, confined.table)
+        await JOBS[role](confined, engine)
 
 
 async def test_consumers_do_their_job(confined: Stage) -> None:
-    engine = confined.engine("outbox_consumer")
-    await consume(confined, engine)
-    await engine.dispose()
+    async with confined.acting("outbox_consumer") as engine:
+        await consume(confined, engine)

@@ -28,12 +28,9 @@ def trapped(stage: Stage) -> Iterator[Stage]:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_role_is_not_trapped_by_namesakes(trapped: Stage, role: str) -> None:
-    engine = trapped.engine(role, search_path=stranger.SCHEMA)
-    try:
+    async with trapped.acting(role, search_path=stranger.SCHEMA) as engine:
         await broker_of(trapped, engine).validate_schema()
         await JOBS[role](trapped, engine)
-    finally:
-        await engine.dispose()
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -51,9 +48,6 @@ async def test_role_with_an_empty_path_is_not_trapped_at_all(trapped: Stage, rol
 async def test_better_match_on_the_path_is_taken(trapped: Stage) -> None:
     # What the page warns of; and the proof that the traps of the test above are some.
     stranger.lay_better_matches(trapped)
-    engine = trapped.engine("outbox_viewer", search_path=stranger.SCHEMA)
-    try:
+    async with trapped.acting("outbox_viewer", search_path=stranger.SCHEMA) as engine:
         with pytest.raises(DBAPIError, match=stranger.TRAPPED):
             await broker_of(trapped, engine).validate_schema()
-    finally:
-        await engine.dispose()

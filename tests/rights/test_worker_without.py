@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from faststream_outbox._internal.events.types import MessageSetApart, OutcomeRefused, StatementFailed
-from faststream_outbox._internal.service import pause_after
 from faststream_outbox.queue import DONE, Claim, Dead, OutboxClient, Worker
-from tests.rights.refusals import counting
 from tests.rights.stage import Stage
 from tests.waiting import eventually
 
@@ -22,12 +20,6 @@ MISSING = {
     "to know the dead": "SELECT (key) ON outbox_dlq",
     "to look": "SELECT ON outbox",
 }
-
-
-@pytest.fixture
-def failed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each statement was refused."""
-    return counting(monkeypatch)
 
 
 @pytest.mark.slow
@@ -60,9 +52,3 @@ async def test_nothing_is_parked_or_lost(stage: Stage, missing: str, failed: Cou
     assert roles == list(dict.fromkeys(roles))
     assert handled == {b"a", b"b", b"poison"}
     assert stage.ask("SELECT payload FROM outbox_dlq") == [(b"poison",)]
-
-
-def test_pauses_grow() -> None:
-    pauses = [pause_after(failures) for failures in range(1, 12)]
-    assert pauses == sorted(pauses)
-    assert pauses[0] < 0.1 < 1.0 < pauses[-1] == pause_after(1_000_000)

@@ -1,106 +1,92 @@
 """A PostgreSQL schema of the test's own, with both tables in it, to be damaged at will; and an empty database."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import URL, Engine, MetaData, Table, create_engine, text
+from sqlalchemy import URL, Engine, MetaData, create_engine, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.schema.check import printed
-from faststream_outbox.schema import Difference, make_dlq_table, make_outbox_table
+from faststream_outbox.schema import Difference, find_differences, make_dlq_table, make_outbox_table
 from tests.schema.migrations import ENVIRONMENT, Alembic, config_of
 
-Execute = Callable[..., None]
-Repair = Callable[[list[Difference]], None]
-Since = Callable[[int], None]
+NAMES = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
+"""What stands for the tables and their schema in statements."""
 
 
-@pytest.fixture
-def execute(builder: Engine) -> Execute:
-    """Runs statements, each in a transaction of its own; `{t}` and `{d}` stand for the two tables."""
+class Live:
+    """The queue's table and the dead letters', in a schema of their own, to be damaged at will."""
 
-    def run(*statements: str) -> None:
-        with builder.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    def __init__(self, engine: AsyncEngine, builder: Engine) -> None:
+        self.engine = engine
+        self.builder = builder
+        self.metadata = MetaData(schema="Drift S")
+        self.outbox = make_outbox_table(self.metadata)
+        self.dead = make_dlq_table(self.metadata)
+
+    def execute(self, *statements: str) -> None:
+        """Run statements, each in a transaction of its own."""
+        with self.builder.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for statement in statements:
-                names = {"{t}": '"Drift S".outbox', "{d}": '"Drift S".outbox_dlq', "{s}": '"Drift S"'}
-                for mark, name in names.items():
-                    statement = statement.replace(mark, name)
                 try:
-                    connection.exec_driver_sql(statement)
+                    connection.exec_driver_sql(named(statement))
                 except DBAPIError:
                     # A transaction that the statements began is over, as it is for psql at the next COMMIT.
                     connection.exec_driver_sql("ROLLBACK")
                     raise
 
-    return run
+    def answers(self, question: str) -> list[Any]:
+        """The first column of what a statement returns, which is committed."""
+        with self.builder.begin() as connection:
+            return list(connection.exec_driver_sql(named(question)).scalars())
 
+    async def differences(self, *, dead: bool = False) -> list[Difference]:
+        """What is wrong with the queue's table, or with both."""
+        return list(await find_differences(self.engine, self.outbox, self.dead if dead else None))
 
-@pytest.fixture
-def repair(execute: Execute) -> Repair:
-    """Runs what is printed, line by line, as somebody would who pastes it into psql."""
+    def repair(self, differences: Sequence[Difference]) -> None:
+        """Run what is printed, line by line, as somebody would who pastes it into psql."""
+        self.execute(*(line for line in printed(differences).splitlines() if not line.startswith("--")))
 
-    def run(differences: list[Difference]) -> None:
-        execute(*(line for line in printed(differences).splitlines() if not line.startswith("--")))
-
-    return run
-
-
-@pytest.fixture
-def since(builder: Engine) -> Since:
-    """Skips a test of what PostgreSQL has only had since a version."""
-
-    def run(version: int) -> None:
-        with builder.connect() as connection:
+    def since(self, version: int) -> None:
+        """Skip a test of what PostgreSQL has only had since a version."""
+        with self.builder.connect() as connection:
             if (connection.dialect.server_version_info or ()) < (version,):
                 pytest.skip(f"PostgreSQL has this since version {version}")
 
-    return run
+
+def named(statement: str) -> str:
+    """A statement, or a place, with the names of the tables and of their schema."""
+    for mark, name in NAMES.items():
+        statement = statement.replace(mark, name)
+    return statement
 
 
 @pytest.fixture
-def drift_metadata(execute: Execute) -> Iterator[MetaData]:
-    execute("CREATE SCHEMA {s}")
-    yield MetaData(schema="Drift S")
-    execute("DROP SCHEMA {s} CASCADE")
+def bare(engine: AsyncEngine, builder: Engine) -> Iterator[Live]:
+    """The schema, and nothing in it."""
+    live = Live(engine, builder)
+    live.execute("CREATE SCHEMA {s}")
+    yield live
+    live.execute("DROP SCHEMA {s} CASCADE")
 
 
 @pytest.fixture
-def outbox(drift_metadata: MetaData, builder: Engine) -> Table:
-    """The queue's table with a row in it."""
-    table = make_outbox_table(drift_metadata)
-    table.create(builder)
-    with builder.begin() as connection:
-        connection.execute(table.insert().values(queue="orders", payload=b"1", timer_id="a"))
-    return table
-
-
-@pytest.fixture
-def dead(drift_metadata: MetaData, builder: Engine) -> Table:
-    """The dead letters' table with a row in it."""
-    table = make_dlq_table(drift_metadata)
-    table.create(builder)
-    row = {
-        "original_id": 1,
-        "message_id": "00000000-0000-4000-8000-000000000001",
-        "queue": "orders",
-        "payload": b"1",
-        "created_at": "2026-01-01T00:00:00Z",
-        "failure_reason": "rejected",
-    }
-    with builder.begin() as connection:
-        connection.execute(
-            text(
-                'INSERT INTO "Drift S".outbox_dlq (original_id, message_id, queue, payload, created_at,'
-                " failure_reason) VALUES (:original_id, CAST(:message_id AS uuid), :queue, :payload,"
-                " CAST(:created_at AS timestamptz), :failure_reason)"
-            ),
-            row,
-        )
-    return table
+def live(bare: Live) -> Live:
+    """Both tables with a row in each."""
+    bare.metadata.create_all(bare.builder)
+    bare.execute(
+        "INSERT INTO {t} (queue, payload, timer_id) VALUES ('orders', '1', 'a')",
+        "INSERT INTO {d} (original_id, message_id, queue, payload, created_at, failure_reason)"
+        " VALUES (1, gen_random_uuid(), 'orders', '1', now(), 'rejected')",
+    )
+    return bare
 
 
 @pytest.fixture
@@ -122,6 +108,14 @@ def empty_engine(empty_url: URL) -> Iterator[Engine]:
         connection.execute(text('CREATE SCHEMA "App S"'))
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+async def empty(empty_url: URL) -> AsyncIterator[AsyncEngine]:
+    """The same database, asynchronously."""
+    engine = create_async_engine(empty_url)
+    yield engine
+    await engine.dispose()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is given as a table is looked at where it is given."""
+"""What is given as tables is looked at where it is given, and stands together as one."""
 
 from typing import Any
 
@@ -8,17 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from faststream_outbox import OutboxBroker
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
 from faststream_outbox.log import make_log_tables
 from faststream_outbox.queue import OutboxClient
-from faststream_outbox.schema import make_dlq_table, make_outbox_table
+from faststream_outbox.schema import make_dlq_table, make_inbox_table, make_outbox_table
 from tests.cases import each
-
-metadata = MetaData()
-OUTBOX = make_outbox_table(metadata)
-DEAD = make_dlq_table(metadata)
-LOG = make_log_tables(metadata, "outbox_log", "log_offsets")
-ORDERS = Table("orders", metadata, Column("id", BigInteger, primary_key=True))
 
 
 class Base(DeclarativeBase):
@@ -31,51 +26,84 @@ class Order(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
-def _broker(**tables: Any) -> OutboxBroker:
-    return OutboxBroker(**{"outbox_table": OUTBOX, "dlq_table": None} | tables)
+metadata = MetaData()
+OUTBOX = make_outbox_table(metadata)
+DEAD = make_dlq_table(metadata)
+LOG = make_log_tables(metadata, "outbox_log")
+INBOX = make_inbox_table(metadata)
+ALL = {"table": OUTBOX, "dlq_table": DEAD, "log_tables": LOG, "inbox_table": INBOX}
+ORDERS = Table("orders", metadata, Column("id", BigInteger, primary_key=True))
+OLDER = make_outbox_table(MetaData())
+OLDER._columns.remove(OLDER.c.message_id)  # type: ignore[attr-defined]
+NO_OUTBOX = "outbox_table must be a table made by make_outbox_table"
+NO_DLQ = "dlq_table must be a table made by make_dlq_table"
+NO_LOG = "log_tables must be what make_log_tables returns"
 
 
-@each("given", ["outbox", None, 1, LOG, Order])
-@each("name", ["outbox_table", "dlq_table"])
-def test_what_is_no_table_is_refused(name: str, given: object) -> None:
-    if name == "dlq_table" and given is None:
-        return
-    with pytest.raises(InvalidOptionType, match=rf"{name} must be a table made by make_{name.replace('_table', '')}"):
-        _broker(**{name: given})
+@each(
+    ("given", "kind", "text"),
+    [
+        *(({"table": given}, InvalidOptionType, NO_OUTBOX) for given in ("outbox", 1, LOG, Order)),
+        ({"table": DEAD}, InvalidOption, "outbox_table is 'outbox_dlq', a table of dead letters"),
+        ({"table": INBOX}, InvalidOption, "outbox_table is 'inbox', which lacks the columns"),
+        ({"table": ORDERS}, InvalidOption, "outbox_table.*'orders'.*lacks.*acquired_at.*make_outbox_table"),
+        ({"table": OLDER}, InvalidOption, "lacks the columns message_id"),
+        ({"table": DEAD, "dlq_table": OUTBOX}, InvalidOption, "outbox_table is 'outbox_dlq', a table of dead letters"),
+        *(({"table": OUTBOX, "dlq_table": given}, InvalidOptionType, NO_DLQ) for given in ("outbox", 1, LOG, Order)),
+        ({"table": OUTBOX, "dlq_table": OUTBOX}, InvalidOption, "dlq_table is 'outbox', a queue's table"),
+        ({"table": OUTBOX, "dlq_table": INBOX}, InvalidOption, "dlq_table is 'inbox', which lacks the columns"),
+        *(({"log_tables": given}, InvalidOptionType, NO_LOG) for given in ("outbox_log", LOG.log)),
+        ({"log_tables": OUTBOX}, InvalidOptionType, f"{NO_LOG}, not a Table"),
+        ({"inbox_table": LOG}, InvalidOptionType, "table must be a table made by make_inbox_table"),
+        ({"inbox_table": OUTBOX}, InvalidOption, "table is 'outbox', a queue's table"),
+        ({"inbox_table": DEAD}, InvalidOption, "table is 'outbox_dlq', which lacks the columns"),
+    ],
+)
+def test_what_is_no_such_table_is_refused(given: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        Tables(**given).check()
 
 
-def test_a_table_of_something_else_is_refused_with_what_it_lacks() -> None:
-    with pytest.raises(InvalidOption, match=r"outbox_table.*'orders'.*lacks.*acquired_at.*make_outbox_table"):
-        _broker(outbox_table=ORDERS)
+@each("given", [{}, ALL, {"dlq_table": DEAD}, *({name: each} for name, each in ALL.items())])
+def test_tables_of_the_factories_are_taken(given: dict[str, Any]) -> None:
+    Tables(**given).check()
 
 
-def test_an_older_table_is_refused_with_the_columns_that_it_lacks() -> None:
-    older = make_outbox_table(MetaData())
-    older._columns.remove(older.c.message_id)  # type: ignore[attr-defined]
-    with pytest.raises(InvalidOption, match="lacks the columns message_id"):
-        _broker(outbox_table=older)
-
-
-def test_tables_that_are_mixed_up_are_named() -> None:
-    with pytest.raises(InvalidOption, match=r"outbox_table is 'outbox_dlq', a table of dead letters"):
-        _broker(outbox_table=DEAD, dlq_table=OUTBOX)
-
-
-def test_the_outbox_as_its_own_dead_letters_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"dlq_table is 'outbox', a queue's table"):
-        _broker(dlq_table=OUTBOX)
-
-
-@each("given", ["outbox_log", OUTBOX, LOG.log])
-def test_what_is_no_log_is_refused(given: object) -> None:
-    with pytest.raises(InvalidOptionType, match="log_tables must be what make_log_tables returns"):
-        _broker(log_tables=given)
-
-
-def test_tables_of_the_factories_are_taken() -> None:
-    _broker(dlq_table=DEAD, log_tables=LOG)
-
-
-async def test_the_engines_client_refuses_them_too(engine: AsyncEngine) -> None:
+async def test_the_broker_and_the_client_of_the_engine_refuse_them(engine: AsyncEngine) -> None:
+    for table in (None, Order):
+        with pytest.raises(InvalidOptionType, match=NO_OUTBOX):
+            OutboxBroker(outbox_table=table, dlq_table=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="dlq_table is 'outbox', a queue's table"):
+        OutboxBroker(outbox_table=OUTBOX, dlq_table=OUTBOX)
+    with pytest.raises(InvalidOptionType, match=NO_LOG):
+        OutboxBroker(outbox_table=OUTBOX, dlq_table=None, log_tables=OUTBOX)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="a table of dead letters"):
         OutboxClient(engine, DEAD)
+
+
+@each("name", list(ALL))
+def test_what_is_missing_is_taken_of_the_other_and_nothing_else(name: str) -> None:
+    without = Tables(**(ALL | {name: None}))
+    other = Tables(
+        make_outbox_table(MetaData()),
+        make_dlq_table(MetaData()),
+        make_log_tables(MetaData(), "outbox_log"),
+        make_inbox_table(MetaData()),
+    )
+    assert without.or_else(other).keywords() == ALL | {name: other.keywords()[name]}
+
+
+@each(
+    ("given", "tables"),
+    [
+        ({}, []),
+        (ALL, [OUTBOX, DEAD, INBOX, *LOG.all]),
+        ({"log_tables": LOG, "dlq_table": DEAD}, [DEAD, *LOG.all]),
+    ],
+)
+def test_single_tables_come_before_those_of_the_log(given: dict[str, Any], tables: list[Table]) -> None:
+    assert Tables(**given).all == tables
+
+
+def test_keywords_make_the_same_again() -> None:
+    assert Tables(**Tables(**ALL).keywords()) == Tables(**ALL)

@@ -1,4 +1,7 @@
-"""The described tables: names that fit, the user's MetaData honoured, and what PostgreSQL makes of them."""
+"""The described tables: names that fit, the user's MetaData honoured, and what PostgreSQL makes of them.
+
+And the table of receipts, checked against the database.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -6,18 +9,13 @@ import pytest
 from sqlalchemy import Engine, MetaData, Table, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox.errors import InvalidOption
-from faststream_outbox.schema import Names, find_differences, make_dlq_table, make_outbox_table
+from faststream_outbox._internal.schema.check import find_inbox_differences, validate_inbox_schema
+from faststream_outbox.errors import InvalidOption, InvalidOptionType, SchemaMismatch
+from faststream_outbox.schema import find_differences, make_dlq_table, make_inbox_table, make_outbox_table
 from tests.cases import each
+from tests.schema.migrations import CONVENTION
 
 Factory = Callable[[MetaData, str], Table]
-
-CONVENTION = {
-    "ix": "ix_%(column_0_label)s",
-    "uq": "uq_%(table_name)s_%(column_0_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "pk": "pk_%(table_name)s",
-}
 
 LONGEST = [
     pytest.param(make_outbox_table, "x" * 51, id="outbox"),
@@ -49,7 +47,7 @@ def create(sync_engine: Engine) -> Iterator[Callable[[MetaData], None]]:
                 connection.execute(text(f'DROP SCHEMA "{metadata.schema}"'))
 
 
-@pytest.mark.parametrize(("factory", "name"), LONGEST)
+@each(("factory", "name"), [longest.values for longest in LONGEST])
 def test_one_byte_more_than_fits_is_refused(factory: Factory, name: str) -> None:
     with pytest.raises(InvalidOption, match=r"too long: .* needs 64 bytes and PostgreSQL keeps 63"):
         factory(MetaData(), name + "x")
@@ -97,17 +95,6 @@ async def test_any_schema_and_name_is_created_and_passes_the_check(
     assert await find_differences(driver_engine, table, dlq_table) == []
 
 
-@pytest.mark.parametrize("name", ["My Out", "50%(s)s", 'quo"ted'])
-def test_a_quoted_name_means_the_table_in_a_statement(
-    name: str, create: Callable[[MetaData], None], sync_engine: Engine
-) -> None:
-    metadata = MetaData()
-    table = make_outbox_table(metadata, name)
-    create(metadata)
-    with sync_engine.connect() as connection:
-        assert connection.scalar(text(f"SELECT count(*) FROM {Names.of(table).table}")) == 0
-
-
 def test_the_naming_convention_names_the_constraints(create: Callable[[MetaData], None], sync_engine: Engine) -> None:
     metadata = MetaData(naming_convention=CONVENTION)
     make_outbox_table(metadata, "events")
@@ -124,19 +111,6 @@ async def test_a_convention_that_makes_a_name_too_long_is_created_and_passes_the
     table = make_outbox_table(metadata, "x" * 51)
     create(metadata)
     assert await find_differences(engine, table) == []
-
-
-def test_both_tables_live_beside_each_other_and_beside_the_users(metadata: MetaData) -> None:
-    Table("orders", metadata)
-    make_outbox_table(metadata)
-    make_dlq_table(metadata)
-    assert set(metadata.tables) == {"orders", "outbox", "outbox_dlq"}
-
-
-def test_pages_are_left_half_empty(table: Table, sync_engine: Engine) -> None:
-    query = text("SELECT reloptions FROM pg_class WHERE oid = CAST(:name AS regclass)")
-    with sync_engine.connect() as connection:
-        assert connection.scalar(query, {"name": table.name}) == ["fillfactor=45"]
 
 
 def test_a_claim_is_a_hot_update(table: Table, sync_engine: Engine) -> None:
@@ -166,3 +140,39 @@ def test_a_row_needs_only_a_queue_and_a_payload(table: Table, sync_engine: Engin
     assert (row.attempts_count, row.deliveries_count, row.priority) == (0, 0, 0)
     assert row.message_id is not None
     assert row.next_attempt_at == row.created_at
+
+
+BREAKS = {
+    "drop index inbox_received_idx": "inbox_received_idx",
+    "alter table inbox drop constraint inbox_pkey": "primary key",
+    "alter table inbox drop column response": "response",
+    "alter table inbox alter received_at drop default": "received_at",
+}
+
+
+@pytest.mark.parametrize("breaking", BREAKS)
+async def test_each_difference_is_found_and_repaired_by_what_is_printed(engine: AsyncEngine, breaking: str) -> None:
+    table: Table = make_inbox_table(MetaData())
+    async with engine.connect() as connection:
+        await connection.run_sync(table.create)
+        await connection.execute(text(breaking))
+        with pytest.raises(SchemaMismatch, match=BREAKS[breaking]):
+            await validate_inbox_schema(connection, table)
+        for difference in await find_inbox_differences(connection, table):
+            # CONCURRENTLY is for who goes on writing meanwhile.
+            await connection.execute(text(difference.fix.replace("CONCURRENTLY ", "")))
+        assert await find_inbox_differences(connection, table) == []
+        await connection.rollback()
+
+
+async def test_missing_table_is_created_by_what_is_printed(engine: AsyncEngine) -> None:
+    table = make_inbox_table(MetaData(), "my inbox")
+    with pytest.raises(SchemaMismatch, match="CREATE TABLE"):
+        await validate_inbox_schema(engine, table)
+
+
+def test_names_are_checked() -> None:
+    with pytest.raises(InvalidOption, match="too long"):
+        make_inbox_table(MetaData(), "x" * 60)
+    with pytest.raises(InvalidOptionType, match="make_inbox_table"):
+        make_inbox_table("inbox")  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from faststream_outbox._internal import sql as package
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.schema.log_tables import LogNames, make_log_tables
 from faststream_outbox._internal.schema.names import Names
+from faststream_outbox._internal.sql import doctor_rows, inbox_rows, log_rows, overview_rows, queue_rows
 from faststream_outbox._internal.sql import statements as module
 from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox.errors import InvalidOption
@@ -32,6 +33,7 @@ HEADINGS = {
     for file in FILES
 }
 ALL = [(file.removesuffix(".sql"), name) for file, names in HEADINGS.items() for name in names]
+SHAPES = {**queue_rows.SHAPES, **log_rows.SHAPES, **inbox_rows.SHAPES, **overview_rows.SHAPES, **doctor_rows.SHAPES}
 
 
 def compiled(body: str) -> Statement:
@@ -55,29 +57,30 @@ def test_names_in_a_file_are_unique(file: str) -> None:
     assert len(set(HEADINGS[file])) == len(HEADINGS[file])
 
 
-def test_parameters_are_numbered_in_order_and_repeated_ones_share_a_number() -> None:
-    statement = compiled("select :b, :a, :b")
-    assert statement.dollar == "select $1, $2, $1"
-    assert statement.pyformat == "select %(b)s, %(a)s, %(b)s"
-    assert statement.parameters == ("b", "a")
-    assert statement.arguments({"a": 1, "b": 2, "c": 3}) == (2, 1)
+@each(
+    ("body", "dollar", "pyformat", "parameters"),
+    [
+        ("select :b, :a, :b", "select $1, $2, $1", "select %(b)s, %(a)s, %(b)s", ("b", "a")),
+        (
+            "select :a::text::jsonb, '1'::int, x::timestamptz[]",
+            "select $1::text::jsonb, '1'::int, x::timestamptz[]",
+            "select %(a)s::text::jsonb, '1'::int, x::timestamptz[]",
+            ("a",),
+        ),
+        ("select 10 % 3, :a", "select 10 % 3, $1", "select 10 %% 3, %(a)s", ("a",)),
+    ],
+)
+def test_parameters_are_numbered_and_named_and_nothing_else_is_touched(
+    body: str, dollar: str, pyformat: str, parameters: tuple[str, ...]
+) -> None:
+    statement = compiled(body)
+    assert (statement.dollar, statement.pyformat, statement.parameters) == (dollar, pyformat, parameters)
 
 
-def test_missing_value_is_an_error() -> None:
+def test_arguments_are_in_the_order_of_the_numbers_and_a_missing_one_is_an_error() -> None:
+    assert compiled("select :b, :a, :b").arguments({"a": 1, "b": 2, "c": 3}) == (2, 1)
     with pytest.raises(KeyError, match="b"):
         compiled("select :a, :b").arguments({"a": 1})
-
-
-def test_casts_are_left_alone() -> None:
-    statement = compiled("select :a::text::jsonb, '1'::int, x::timestamptz[]")
-    assert statement.dollar == "select $1::text::jsonb, '1'::int, x::timestamptz[]"
-    assert statement.pyformat == "select %(a)s::text::jsonb, '1'::int, x::timestamptz[]"
-
-
-def test_percent_signs_are_doubled_for_psycopg_only() -> None:
-    statement = compiled("select 10 % 3, :a")
-    assert statement.dollar == "select 10 % 3, $1"
-    assert statement.pyformat == "select 10 %% 3, %(a)s"
 
 
 @given(st.lists(st.sampled_from(["a", "b", "long_name", "c"]), max_size=8))
@@ -130,15 +133,21 @@ async def test_awkward_table_names_work(name: str, driver_engine: AsyncEngine) -
         await connection.rollback()
 
 
-async def test_every_statement_is_understood_by_the_server(engine: AsyncEngine) -> None:
+async def test_every_statement_is_understood_by_the_server_and_its_shape_has_its_columns(engine: AsyncEngine) -> None:
     metadata = MetaData()
     names = Names.of(make_outbox_table(metadata), make_dlq_table(metadata))
     log_names = LogNames.of(make_log_tables(metadata, "understood"))
+    inbox_names = Names.of(make_inbox_table(metadata))
+    columns: dict[tuple[str, str], tuple[str, ...]] = {}
     async with engine.connect() as connection:
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        inbox_names = Names.of(make_inbox_table(metadata))
         await connection.run_sync(metadata.create_all)
+        driver: Any = (await connection.get_raw_connection()).driver_connection
         for file, name in ALL:
             of_file = log_names if file in OF_THE_LOG else inbox_names if file == "inbox" else names
-            await driver.prepare(statements(file, of_file)[name].dollar)
+            prepared = await driver.prepare(statements(file, of_file)[name].dollar)
+            columns[file, name] = tuple(column.name for column in prepared.get_attributes())
         await connection.rollback()
+    # A statement of one column has nothing to confuse.
+    assert {place: found for place, found in columns.items() if len(found) > 1} == {
+        place: shape._fields for place, shape in SHAPES.items()
+    }

@@ -1,4 +1,4 @@
-"""The types that a user of the broker sees; checked by mypy and basedpyright, not run."""
+"""The types that a user of the broker sees, of queues, topics and tests; checked by mypy and basedpyright, not run."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -43,9 +43,13 @@ from faststream_outbox.annotations import (
 )
 from faststream_outbox.annotations import OutboxBroker as Broker
 from faststream_outbox.broker import OutboxSubscriber
-from faststream_outbox.log import Delivery
+from faststream_outbox.fastapi import OutboxRouter as FastAPIRouter
+from faststream_outbox.log import Delivery, LogClient, Outbox, make_log_tables
+from faststream_outbox.log import OutboxMessage as LogMessage
 from faststream_outbox.overview import Unprocessed
 from faststream_outbox.queue import Claim
+from faststream_outbox.testing import fake_session
+from faststream_outbox.testing.postgres import PostgresServer
 
 
 class Order(BaseModel):
@@ -72,6 +76,7 @@ class OwnRetry:
 metadata = MetaData()
 outbox_table = make_outbox_table(metadata, table_name="outbox")
 dlq_table = make_dlq_table(metadata)
+log_tables = make_log_tables(metadata, "outbox_log")
 assert_type(outbox_table, Table)
 assert_type(outbox_autovacuum_ddl("outbox"), str)
 engine = create_async_engine("postgresql+asyncpg://localhost/shop")
@@ -80,6 +85,7 @@ broker = OutboxBroker(
     engine,
     outbox_table=outbox_table,
     dlq_table=dlq_table,
+    log_tables=log_tables,
     notify="after_commit",
     metrics_recorder=recording,
     last_exception_renderer=repr,
@@ -122,8 +128,27 @@ assert_type(subscriber, OutboxSubscriber)
 assert_type(subscriber.queues, tuple[str, ...])
 publisher = broker.publisher("bills", headers={"a": "1"}, key="k", schema=Order)
 assert_type(publisher, OutboxPublisher)
+topic_subscriber = broker.subscriber(
+    topic="orders",
+    group="billing",
+    max_workers=4,
+    retry_strategy=ConstantRetry(delay_seconds=1),
+    lease_ttl_seconds=15.0,
+    on_dead="block",
+    transactional=True,
+    ack_policy=AckPolicy.NACK_ON_ERROR,
+    propagate_inbound_headers=True,
+)
+assert_type(topic_subscriber, OutboxSubscriber)
+assert_type(topic_subscriber.group, str | None)
+assert_type(topic_subscriber.queues, tuple[str, ...])
+topic_publisher = broker.publisher(topic="bills", headers={"a": "1"}, key="k", schema=Order)
+assert_type(topic_publisher, OutboxPublisher)
+assert_type(topic_publisher.is_topic, bool)
 
 
+@topic_publisher
+@topic_subscriber
 @publisher
 @subscriber
 async def handle(
@@ -139,8 +164,15 @@ async def handle(
 ) -> Order:
     assert_type(message.correlation_id, str)
     assert_type(message.raw_message, Claim | Delivery)
+    assert_type(message.raw_message.queue, str)
+    assert_type(message.raw_message.key, str | None)
+    assert_type(message.raw_message.id, int)
+    assert_type(message.raw_message.payload, bytes)
+    assert_type(message.raw_message.headers, dict[str, Any])
+    assert_type(message.raw_message.deliveries_count, int)
     assert_type(session, AsyncSession)
     assert_type(await outbox.publish(order, "mails"), int | None)
+    assert_type(await outbox.publish(order, topic="mails", key=tenant), int | None)
     assert_type(client.is_healthy, bool)
     logger.info("%s %s %s %s", order.id, tenant, context, producer)
     await message.nack(delay=1.5)
@@ -155,6 +187,13 @@ async def handle_batch(orders: list[Order], batch: OutboxBatchMessage) -> None:
     for message in batch.messages:
         await message.ack()
     assert_type(len(orders), int)
+
+
+@broker.subscriber(topic="orders", group="sums", batch=True, batch_size=10)
+async def handle_batch_of_topic(orders: list[Order], batch: OutboxBatchMessage) -> OutboxResponse:
+    for message in batch.messages:
+        await message.ack()
+    return OutboxResponse(len(orders), topic="sums", key="k", headers={"a": "1"})
 
 
 @broker.subscriber("chained")
@@ -175,9 +214,16 @@ async def call_handlers(session: AsyncSession) -> None:
     assert_type(await chained({"id": 1}, session), OutboxResponse)
 
 
+async def collect(order: Order) -> int:
+    return order.id
+
+
 router = OutboxRouter(
     prefix="shop.",
-    handlers=[OutboxRoute(handle_batch, "orders", publishers=[OutboxRoutePublisher("bills")], max_workers=2)],
+    handlers=[
+        OutboxRoute(handle_batch, "orders", publishers=[OutboxRoutePublisher("bills")], max_workers=2),
+        OutboxRoute(collect, topic="orders", group="all", publishers=[OutboxRoutePublisher(topic="sums", key="k")]),
+    ],
     ack_policy=AckPolicy.REJECT_ON_ERROR,
 )
 broker.include_router(router, prefix="eu.")
@@ -188,6 +234,21 @@ broker.include_routers(OutboxRouter(routers=[router]))
 async def from_router(body: bytes, message: OutboxMessage) -> None:
     del body
     await message.ack()
+
+
+@router.publisher(topic="archive")
+@router.subscriber(topic="returns", group="billing")
+async def from_router_of_topic(body: bytes) -> bytes:
+    return body
+
+
+web_router = FastAPIRouter(engine, outbox_table=outbox_table, log_tables=log_tables)
+
+
+@web_router.subscriber(topic="orders", group="web")
+@web_router.publisher(topic="seen")
+async def from_web(order: Order) -> Order:
+    return order
 
 
 async def publish(session: AsyncSession, connection: AsyncConnection) -> None:
@@ -204,9 +265,23 @@ async def publish(session: AsyncSession, connection: AsyncConnection) -> None:
         message_id=uuid4(),
     )
     assert_type(number, int | None)
+    position = await broker.publish(
+        Order(id=1),
+        topic="orders",
+        key="order-1",
+        session=session,
+        headers={"tenant": "a"},
+        correlation_id="c",
+        reply_to="answers",
+        message_id=uuid4(),
+    )
+    assert_type(position, int | None)
     assert_type(await broker.publish("text", "orders", session=connection), int | None)
+    assert_type(await broker.publish("text", topic="orders", session=connection), int | None)
+    assert_type(await broker.publish_batch(1, "x", topic="orders", session=session, keys=["a", None]), list[int])
     assert_type(await broker.publish_batch(1, 2.5, "x", None, queue="orders", session=session, keys=["a"]), list[int])
     assert_type(await publisher.publish(Order(id=1), session=session), int | None)
+    assert_type(await topic_publisher.publish(Order(id=1), session=session, key="k"), int | None)
     assert_type(await broker.cancel_timer(queue="orders", timer_id="t", session=session), bool)
     assert_type(await broker.fetch_unprocessed(session=session, queue="orders", limit=5), list[Unprocessed])
 
@@ -214,6 +289,7 @@ async def publish(session: AsyncSession, connection: AsyncConnection) -> None:
 def publish_without_a_loop(sync_engine: Engine) -> None:
     with Session(sync_engine) as session, session.begin():
         assert_type(broker.publish_sync({"id": 1}, "orders", session=session), int | None)
+        assert_type(broker.publish_sync({"id": 1}, topic="orders", key="k", session=session), int | None)
         assert_type(broker.cancel_timer_sync(queue="orders", timer_id="t", session=session), bool)
     with sync_engine.begin() as connection:
         broker.publish_sync([1, 2], "orders", session=connection)
@@ -226,6 +302,11 @@ async def live() -> None:
     assert_type(broker.client.engine, AsyncEngine)
     async with broker.subscriber("dynamic", persistent=False) as dynamic:
         assert_type(dynamic, OutboxSubscriber)
+    async with broker.subscriber(topic="dynamic", group="billing", persistent=False) as dynamic:
+        assert_type(dynamic, OutboxSubscriber)
+    assert_type(broker.log, LogClient)
+    await Outbox(engine, tables=log_tables).cleanup()
+    assert_type(await from_router_of_topic(b""), bytes)
     await broker.stop()
 
 
@@ -233,6 +314,7 @@ async def under_test(session: AsyncSession) -> None:
     async with TestOutboxBroker(broker, run_loops=True) as tested:
         assert_type(tested, OutboxBroker)
         await tested.publish(1, "orders", session=session)
+        await tested.publish(1, topic="orders", session=fake_session())
         handle.mock.assert_called_once_with({"id": 1})
         await handle_batch.wait_call(1.0)
     test = TestOutboxBroker(broker, OutboxBroker(outbox_table=outbox_table))
@@ -240,3 +322,13 @@ async def under_test(session: AsyncSession) -> None:
         assert_type(brokers, tuple[OutboxBroker, ...])
         test.advance(timedelta(hours=1))
         assert_type(test.feed("orders", b"{}"), int | None)
+        assert test.fake_client is not None
+        assert_type(test.fake_client.messages, list[LogMessage])
+
+
+def private_server() -> None:
+    with PostgresServer.start(version=16, settings={"fsync": "off"}) as server:
+        assert_type(server, PostgresServer)
+        assert_type(server.dsn(), str)
+        assert_type(server.pid, int)
+        assert_type(server.run("psql", "-c", "SELECT 1"), str)

@@ -10,8 +10,7 @@ from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.schema.names import Names
-from faststream_outbox._internal.sql.statements import Statement, _compiled
+from tests.connections.test_dedicated import sql
 from tests.publish.ways import plain
 
 pytestmark = pytest.mark.slow
@@ -24,10 +23,6 @@ IMPATIENT = {
     "idle_session_timeout": "1s",
     "transaction_timeout": "1s",
 }
-
-
-def sql(body: str) -> Statement:
-    return _compiled("test", "A statement of a test.", body, Names("outbox", None, "unused"))
 
 
 NAP = sql("select pg_sleep(1.2)")

@@ -10,11 +10,11 @@ from sqlalchemy import URL, MetaData, create_engine
 
 from faststream_outbox._internal.inbox.receipt import Key
 from faststream_outbox.schema import Names, make_inbox_table
-from tests.sql.plans import PlanMode, Plans
+from tests.publish.ways import plain
+from tests.sql.plans import WIRE, PlanMode, Plans
 
 pytestmark = pytest.mark.slow
 
-RECEIPTS = 1_000_000
 SLICE = 1000
 KEY = Key("billing", "shop.orders", "message 500000")
 DEEPEST = 4
@@ -26,25 +26,18 @@ def plans(database_url: URL) -> Iterator[Plans]:
     table = make_inbox_table(MetaData(), "million_inbox")
     builder = create_engine(database_url.set(drivername="postgresql+psycopg"))
     table.create(builder)
-    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
         connection.execute(
             "insert into million_inbox (consumer, source, message_id, received_at) "
             "select 'billing', 'shop.orders', 'message ' || n, now() - make_interval(secs => 1000001 - n) "
             "from generate_series(1, 1000000) n"
         )
         connection.execute("vacuum analyze million_inbox")
-        for setting in ("enable_seqscan", "enable_bitmapscan", "jit"):
+        for setting in WIRE:
             connection.execute(f"set {setting} = off")
         yield Plans(connection, Names.of(table))
     table.drop(builder)
     builder.dispose()
-
-
-@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
-def mode(request: pytest.FixtureRequest) -> PlanMode:
-    mode: PlanMode = request.param
-    return mode
 
 
 def test_receipt_is_written_or_found_without_looking_at_others(plans: Plans, mode: PlanMode) -> None:

@@ -1,51 +1,88 @@
-"""What operators ask and what maintenance does keeps its index and its cost at a million messages."""
+"""What operators and the doctor ask and what maintenance does keeps its index and its cost at a million messages."""
 
 from collections.abc import Iterator
+from operator import eq, ge, le
 
 import pytest
 
+from tests.sql.million import ASIDES, GROUPS, MESSAGES, MIDDLE, PER_TICK, SPANS, Case, Million
 from tests.sql.plans import PlanMode
-from tests.sql.promises.test_plans_of_log import (
-    ASIDES,
-    MESSAGES,
-    MIDDLE,
-    PER_TICK,
-    SPANS,
-    Million,
-    million,
-    mode,
-)
 
-__all__ = ["million", "mode"]
 pytestmark = pytest.mark.slow
 
-
 EXPIRY = {"group_seconds": 3600.0}
+PLACES = GROUPS * SPANS
+SLICE = 2000
+SLICED = {**EXPIRY, "tick": MIDDLE // PER_TICK, "position": MIDDLE, "floor": MIDDLE + 1, "age": 0.0, "limit": SLICE}
+PAGE = {
+    "group": "h", "uri": None, "state": None, "key": None, "error_type": None, "limit": 50,
+    "after_group": "h", "after_uri": "", "after_position": 10_000,
+}  # fmt: skip
+MOST = 300
+
+CASES = {
+    # Of the three groups with messages deferred, the one that has a place counts. The offsets are walked over twice.
+    "slice of retention walks what it deletes and what is set aside there": Case(
+        "retention.delete_slice", {**SLICED, "after": 5000}, 2 * SLICE + 3 * PLACES, scans=(ge, {"deferred_pkey"})
+    ),
+    "slice of retention beyond what is set aside walks what it deletes": Case(
+        "retention.delete_slice", {**SLICED, "after": ASIDES}, 2 * SLICE + 3 * PLACES, 8 * SLICE
+    ),
+    "slice of ticks walks one message of each": Case(
+        "retention.delete_ticks",
+        {**EXPIRY, "first": 1, "reached": MESSAGES, "after": 0, "limit": 100},
+        2 * 100 + 2 * PLACES + 10,
+    ),
+    "no message of ticks beyond what was cleaned is looked for": Case(
+        "retention.delete_ticks",
+        {**EXPIRY, "first": 1, "reached": 10 * PER_TICK, "after": 0, "limit": 400},
+        400 + 10 + 2 * PLACES + 10,
+    ),
+    # Half a million are unread, by 816 spans that all stand at the same place.
+    "lag of all groups looks at a limited number of messages": Case(
+        "position.lag",
+        {"group": None, "uri": None, "most": 2000, "least": 200},
+        2000 + 2 * (MESSAGES - MIDDLE) // PER_TICK + PLACES + 100,
+        2000,
+        (ge, {"pkey", "ticks_pkey"}),
+    ),
+    # Ten halvings of a thousand ticks, with eight of them looked at each time.
+    "tick of a position is guessed without walking all ticks": Case(
+        "position.guess_tick", {"position": 1500}, 10 * 8 + 20, scans=(ge, {"ticks_pkey"})
+    ),
+    "place of a position is found among the ticks that were guessed": Case(
+        "position.place_of", {"position": 1500, "first": 1, "end": 65}, 64, scans=(eq, {"ticks_pkey"})
+    ),
+    "page of what a group has set aside walks the page": Case(
+        "deferred.list_deferred_of_group", PAGE, 110, scans=(eq, {"deferred_pkey", "pkey"})
+    ),
+    "page of what is set aside walks the page": Case(
+        "deferred.list_deferred", PAGE, 110, scans=(eq, {"deferred_pkey", "pkey"})
+    ),
+    "list of groups counts what waits up to a limit": Case(
+        "group_admin.list_groups", {"group": None, "uri": None, "most": 500}, 4 * PLACES + 4 * 500 + 100
+    ),
+    "census does not count what is parked": Case(
+        "group.census", {"groups": ["parked"], "uris": [""], "holds": [False]}, 5, scans=(ge, {"deferred_wait_idx"})
+    ),
+    "numbers of the log are two descents": Case("doctor_log.numbers", {}, 3),
+    "idle groups are read from their places alone": Case("doctor_log.idle_groups", {"seconds": 1.0}, PLACES + 10),
+    "forgotten pauses are read from places of groups alone": Case(
+        "doctor_log.forgotten_group_pauses", {"seconds": 1.0}, PLACES + 10
+    ),
+    # Three groups have five thousand keys each with something deferred, and one has twenty thousand parked.
+    "parked heads look at the first messages of so many keys": Case(
+        "doctor_log.parked_heads",
+        {"seconds": 0.0, "most": MOST},
+        4 * MOST + 20 * 1000,
+        scans=(le, {"deferred_wait_idx", "deferred_key_idx"}),
+    ),
+}
 
 
-def test_slice_of_retention_walks_what_it_deletes_and_what_is_set_aside_there(million: Million, mode: PlanMode) -> None:
-    """Of the three groups with messages deferred, the one that has a place counts."""
-    place = {"tick": MIDDLE // PER_TICK, "position": MIDDLE, "floor": MIDDLE + 1, "age": 0.0}
-    slice_ = 2000
-    among = million.cost("retention", "delete_slice", {**EXPIRY, **place, "after": 5000, "limit": slice_}, mode)
-    beyond = million.cost("retention", "delete_slice", {**EXPIRY, **place, "after": ASIDES, "limit": slice_}, mode)
-    assert "million_deferred_pkey" in among.scans
-    # The offsets of 51 groups are walked over twice.
-    assert among.walked <= 2 * slice_ + 3 * 51 * SPANS
-    assert beyond.walked <= 2 * slice_ + 3 * 51 * SPANS
-    assert beyond.buffers <= 8 * slice_
-
-
-def test_slice_of_ticks_walks_one_message_of_each(million: Million, mode: PlanMode) -> None:
-    values = {**EXPIRY, "first": 1, "reached": MESSAGES, "after": 0, "limit": 100}
-    cost = million.cost("retention", "delete_ticks", values, mode)
-    assert cost.walked <= 2 * 100 + 2 * 51 * SPANS + 10
-
-
-def test_no_message_of_ticks_beyond_what_was_cleaned_is_looked_for(million: Million, mode: PlanMode) -> None:
-    values = {**EXPIRY, "first": 1, "reached": 10 * PER_TICK, "after": 0, "limit": 400}
-    cost = million.cost("retention", "delete_ticks", values, mode)
-    assert cost.walked <= 400 + 10 + 2 * 51 * SPANS + 10
+@pytest.mark.parametrize("name", CASES)
+def test_question_reads_no_more_than_it_needs(million: Million, mode: PlanMode, name: str) -> None:
+    million.check(CASES[name], mode)
 
 
 @pytest.fixture
@@ -59,47 +96,6 @@ def restored(million: Million) -> Iterator[Million]:
 
 def test_repair_walks_the_messages_of_its_ticks_whatever_the_planner_knows(restored: Million, mode: PlanMode) -> None:
     restored.execute("set statement_timeout = '30s'")
-    cost = restored.cost("tick", "kept", {"tick": 0, "limit": 10 * PER_TICK}, mode)
+    cost = restored.cost("tick.kept", {"tick": 0, "limit": 10 * PER_TICK}, mode)
     restored.execute("reset statement_timeout")
     assert cost.walked <= 10 * PER_TICK + 1000
-
-
-def test_lag_of_all_groups_looks_at_a_limited_number_of_messages(million: Million, mode: PlanMode) -> None:
-    """Half a million are unread, by 816 spans that all stand at the same place."""
-    values = {"group": None, "uri": None, "most": 2000, "least": 200}
-    cost = million.cost("position", "lag", values, mode)
-    assert {"million_pkey", "million_ticks_pkey"} <= cost.scans
-    assert cost.walked <= 2000 + 2 * (MESSAGES - MIDDLE) // PER_TICK + 51 * SPANS + 100
-    assert cost.buffers <= 2000
-
-
-def test_tick_of_a_position_is_guessed_without_walking_all_ticks(million: Million, mode: PlanMode) -> None:
-    cost = million.cost("position", "guess_tick", {"position": 1500}, mode)
-    assert "million_ticks_pkey" in cost.scans
-    # Ten halvings of a thousand ticks, with eight of them looked at each time.
-    assert cost.walked <= 10 * 8 + 20
-    near = million.cost("position", "place_of", {"position": 1500, "first": 1, "end": 65}, mode)
-    assert (near.scans, near.walked <= 64) == ({"million_ticks_pkey"}, True)
-
-
-def test_page_of_what_a_group_has_set_aside_walks_the_page(million: Million, mode: PlanMode) -> None:
-    values = {
-        "group": "h", "uri": None, "state": None, "key": None, "error_type": None, "limit": 50,
-        "after_group": "h", "after_uri": "", "after_position": 10_000,
-    }  # fmt: skip
-    for name in ("list_deferred_of_group", "list_deferred"):
-        cost = million.cost("deferred", name, values, mode)
-        assert cost.scans == {"million_deferred_pkey", "million_pkey"}
-        assert cost.walked <= 110
-
-
-def test_list_of_groups_counts_what_waits_up_to_a_limit(million: Million, mode: PlanMode) -> None:
-    cost = million.cost("group_admin", "list_groups", {"group": None, "uri": None, "most": 500}, mode)
-    assert cost.walked <= 4 * (51 * SPANS) + 4 * 500 + 100
-
-
-def test_census_does_not_count_what_is_parked(million: Million, mode: PlanMode) -> None:
-    values = {"groups": ["parked"], "uris": [""], "holds": [False]}
-    cost = million.cost("group", "census", values, mode)
-    assert "million_deferred_wait_idx" in cost.scans
-    assert cost.walked <= 5
