@@ -1,15 +1,14 @@
 """The ordered log: `run()`, its partitions, and the async iterator."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import OutboxMessage
 from tests.contract.running import run
-from tests.contract.shop import Shop, open_shop
+from tests.contract.shop import Shop
 from tests.waiting import eventually
 
 LIMIT = 20.0
@@ -62,12 +61,6 @@ async for message in outbox:
 """
 
 Send = Callable[[OutboxMessage], Awaitable[None]]
-
-
-@pytest.fixture
-async def shop(engine: AsyncEngine) -> AsyncIterator[Shop]:
-    async with open_shop(engine) as shop:
-        yield shop
 
 
 def start(snippet: str, shop: Shop, **names: Any) -> asyncio.Task[dict[str, Any]]:
@@ -150,7 +143,7 @@ async def test_run_finishes_the_message_in_hand_before_it_stops(shop: Shop) -> N
     go_on.set()
     await asyncio.wait_for(running, LIMIT)
     assert finished == [1]
-    assert [message.payload for message in await shop.read("broker", "kafka://orders")] == [2]
+    assert await shop.payloads("broker", "kafka://orders") == [2]
 
 
 async def test_run_without_a_stop_event_runs_until_cancelled(shop: Shop) -> None:
@@ -163,7 +156,7 @@ async def test_run_without_a_stop_event_runs_until_cancelled(shop: Shop) -> None
         await running
     # Its slots are free at once, and its position is kept.
     await shop.put("kafka://orders", 2)
-    assert [message.payload for message in await shop.read("broker")] == [2]
+    assert await shop.payloads("broker") == [2]
 
 
 async def test_four_coroutines_handle_every_message_once_and_each_key_in_order(shop: Shop) -> None:
@@ -263,7 +256,7 @@ async def test_the_iterators_position_is_updated_when_the_next_message_is_asked_
     assert [(await anext(iterator)).payload, (await anext(iterator)).payload] == [1, 2]
     await iterator.aclose()  # type: ignore[attr-defined]
     # The second was in flight and not done with: it comes again.
-    assert [message.payload for message in await shop.read()] == [2, 3]
+    assert await shop.payloads() == [2, 3]
 
 
 async def test_the_message_at_which_the_loop_is_left_comes_again(shop: Shop) -> None:
@@ -272,4 +265,4 @@ async def test_the_message_at_which_the_loop_is_left_comes_again(shop: Shop) -> 
         if message.payload == 2:
             break
     await eventually(lambda: not shop.outbox.client.members)
-    assert [message.payload for message in await shop.read()] == [2, 3]
+    assert await shop.payloads() == [2, 3]
