@@ -35,6 +35,8 @@ async def send_to_broker(message: OutboxMessage) -> None:
 has_messages = await outbox.dispatch(send_to_broker, consumer_group="broker")
 """
 
+SENDING = DISPATCHING.partition("# Process")[0]
+
 ONE_URI = """
 # Process one batch (specific URI)
 has_messages = await outbox.dispatch(send_to_broker, consumer_group="broker", uri="kafka://orders")
@@ -53,11 +55,15 @@ asyncio.run(Outbox(create_async_engine(sys.argv[1]), lease_ttl_seconds=1.0).disp
 """
 
 
+async def has_messages(shop: Shop, snippet: str = DISPATCHING) -> bool:
+    known = await run(snippet, shop.names)
+    return bool(known["has_messages"])
+
+
 async def test_dispatch_sends_every_message_to_the_broker(shop: Shop) -> None:
     await shop.put("kafka://orders", {"type": "OrderCreated"})
     await shop.put("rabbit://invoices", {"type": "InvoiceSent"})
-    names = await run(DISPATCHING, shop.names)
-    assert names["has_messages"]
+    assert await has_messages(shop)
     assert [(topic, payload["type"]) for topic, payload, _ in shop.broker.sent] == [
         ("kafka://orders", "OrderCreated"),
         ("rabbit://invoices", "InvoiceSent"),
@@ -66,25 +72,23 @@ async def test_dispatch_sends_every_message_to_the_broker(shop: Shop) -> None:
 
 
 async def test_dispatch_says_whether_there_were_messages(shop: Shop) -> None:
-    assert not (await run(DISPATCHING, shop.names))["has_messages"]
+    assert not await has_messages(shop)
     await shop.put("kafka://orders", 1)
-    assert (await run(DISPATCHING, shop.names))["has_messages"]
-    assert not (await run(DISPATCHING, shop.names))["has_messages"]
+    assert await has_messages(shop)
+    assert not await has_messages(shop)
     assert len(shop.broker.sent) == 1
 
 
 async def test_dispatch_of_one_uri_leaves_the_others(shop: Shop) -> None:
     await shop.put("kafka://invoices", 1)
     await shop.put("kafka://orders", 2)
-    names = await run(DISPATCHING.partition("# Process")[0] + ONE_URI, shop.names)
-    assert names["has_messages"]
+    assert await has_messages(shop, SENDING + ONE_URI)
     assert [payload for _, payload, _ in shop.broker.sent] == [2]
 
 
 async def test_dispatch_of_one_uri_is_false_where_only_others_have_messages(shop: Shop) -> None:
     await shop.put("kafka://invoices", 1)
-    names = await run(DISPATCHING.partition("# Process")[0] + ONE_URI, shop.names)
-    assert not names["has_messages"]
+    assert not await has_messages(shop, SENDING + ONE_URI)
 
 
 async def test_a_filter_matches_the_uri_itself_and_what_lies_below_it(shop: Shop) -> None:

@@ -146,8 +146,6 @@ async def test_a_position_that_was_read_can_be_set_again(shop: Shop) -> None:
 async def test_a_position_behind_the_last_message_reads_only_what_is_new(shop: Shop) -> None:
     await shop.put("kafka://orders", 1, 2)
     (_, last) = await shop.read("other")
-    assert last.transaction_id is not None
-    assert last.position is not None
     async with shop.session.begin():
         await shop.outbox.set_position(shop.session, "broker", "", last.transaction_id + 5, last.position + 100)
     await shop.put("kafka://orders", 3)
@@ -214,13 +212,12 @@ async def test_every_group_sees_the_same_order(shop: Shop) -> None:
     assert await shop.payloads("other") == ["fast", "slow", "later"]
 
 
-@pytest.mark.parametrize("uri", ["kafka://orders", "kafka://orders/order-1"], ids=["with a filter", "of one key"])
-async def test_the_order_within_a_uri_is_kept(shop: Shop, uri: str) -> None:
+async def test_the_order_within_a_uri_is_kept(shop: Shop) -> None:
     for number in range(30):
         await shop.put(f"kafka://orders/order-{number % 4}", number)
         await shop.put("kafka://invoices", number)
-    found = await shop.payloads("broker", uri)
-    assert found == [number for number in range(30) if uri == "kafka://orders" or number % 4 == 1]
+    assert await shop.payloads("broker", "kafka://orders") == list(range(30))
+    assert await shop.payloads("broker", "kafka://orders/order-1") == list(range(1, 30, 4))
 
 
 async def test_processed_messages_can_be_deleted_after_some_days(shop: Shop) -> None:

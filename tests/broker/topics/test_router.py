@@ -4,7 +4,7 @@ import pytest
 from faststream import AckPolicy
 from faststream.exceptions import IncorrectState
 
-from faststream_outbox import ConstantRetry, NoRetry, OutboxRoute, OutboxRoutePublisher, OutboxRouter
+from faststream_outbox import ConstantRetry, OutboxRoute, OutboxRoutePublisher, OutboxRouter
 from faststream_outbox.errors import InvalidMessage
 from tests.broker.topics.stage import Stage
 
@@ -59,20 +59,6 @@ async def test_router_given_to_the_broker_is_served(stage: Stage) -> None:
     assert await stage.saw(1) == [1]
 
 
-async def test_routers_of_queues_and_topics_live_together(stage: Stage) -> None:
-    router = OutboxRouter(prefix="shop.")
-    stage.reads(broker=router, notes=lambda body, _: ("topic", body))
-
-    @router.subscriber("orders")
-    async def of_queue(body: int) -> None:
-        stage.seen.append(("queue", body))
-
-    stage.broker.include_router(router)
-    await stage.play(1, topic="shop.orders")
-    await stage.send(2, "shop.orders")
-    assert sorted(await stage.saw(2)) == [("queue", 2), ("topic", 1)]
-
-
 @pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
 async def test_policy_of_a_router_holds_for_its_topics(stage: Stage) -> None:
     router = OutboxRouter(ack_policy=AckPolicy.REJECT_ON_ERROR)
@@ -80,18 +66,6 @@ async def test_policy_of_a_router_holds_for_its_topics(stage: Stage) -> None:
     stage.broker.include_router(router)
     await stage.play(1)
     await stage.has_deferred("parked")
-
-
-async def test_options_of_a_route_reach_the_engine(stage: Stage) -> None:
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-        raise ValueError
-
-    route = OutboxRoute(handle, topic="orders", group="billing", retry_strategy=NoRetry(), on_dead="block")
-    stage.broker.include_router(OutboxRouter(handlers=[route]))
-    await stage.play(1, 2, key="order-1")
-    await stage.has_deferred("parked", "deferred")
-    assert stage.seen == [1]
 
 
 async def test_prefix_that_makes_a_topic_too_long_is_refused_at_the_start(stage: Stage) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from faststream.exceptions import NackMessage, RejectMessage
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -13,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from faststream_outbox import ConstantRetry
-from faststream_outbox._internal.events.types import Died, Handled, Retried
+from faststream_outbox._internal.events.types import Handled
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware
 from faststream_outbox.prometheus import OutboxPrometheusMiddleware
@@ -46,23 +45,6 @@ async def test_message_that_goes_well_is_counted(stage: Stage, registry: Collect
     assert _value(registry, "received_messages_size_bytes_sum", handler="orders") == len("chair")
     assert _value(registry, "received_processed_messages_total", handler="orders", status="acked") == 1
     assert _value(registry, "published_messages_total", destination="orders", status="success") == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "ending"),
-    [(ValueError("no"), "error", Retried), (NackMessage(), "nacked", Retried), (RejectMessage(), "rejected", Died)],
-    ids=repr,
-)
-async def test_failure_is_counted_by_its_kind(
-    stage: Stage, registry: CollectorRegistry, error: Exception, status: str, ending: type[Any]
-) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None:
-        raise error
-
-    await stage.play("chair")
-    await stage.witness.wait(ending)
-    assert _value(registry, "received_processed_messages_total", handler="orders", status=status) == 1
 
 
 async def test_batch_counts_as_many_messages_as_it_holds(stage: Stage, registry: CollectorRegistry) -> None:
