@@ -5,14 +5,21 @@ from collections.abc import AsyncIterator, Iterator
 import psycopg
 import pytest
 from psycopg.rows import dict_row
-from sqlalchemy import URL, Table
+from sqlalchemy import URL, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox import OutboxBroker
-from tests.contract.outside import Outside
+from faststream_outbox import OutboxBroker, make_outbox_table
+from tests.contract.outside import App, Outside
+from tests.contract.shop import Shop, open_shop
 from tests.publish.conftest import statements
 
 __all__ = ["statements"]
+
+
+@pytest.fixture
+def unconnected() -> OutboxBroker:
+    """A broker without a database."""
+    return OutboxBroker(outbox_table=make_outbox_table(MetaData()))
 
 
 @pytest.fixture
@@ -36,3 +43,19 @@ def outside(database_url: URL, table: Table) -> Iterator[Outside]:
     dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(dsn, autocommit=True, row_factory=dict_row) as connection:
         yield Outside(connection)
+
+
+@pytest.fixture
+async def app(engine: AsyncEngine, table: Table, session: AsyncSession, outside: Outside) -> AsyncIterator[App]:
+    """A broker, a session, and the look from outside."""
+    app = App(engine, table, session, outside.connection)
+    yield app
+    for broker in app.brokers:
+        await broker.stop()
+
+
+@pytest.fixture
+async def shop(engine: AsyncEngine) -> AsyncIterator[Shop]:
+    """What the snippets about the ordered log presuppose."""
+    async with open_shop(engine) as shop:
+        yield shop

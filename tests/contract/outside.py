@@ -1,10 +1,15 @@
-"""The outbox as somebody else sees and changes it."""
+"""A broker, and the outbox as somebody else sees and changes it."""
 
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from faststream_outbox import OutboxBroker
+from tests.waiting import eventually
 
 Row = dict[str, Any]
 
@@ -51,3 +56,47 @@ class Outside:
             seconds_ago,
         )
         return token
+
+
+class App(Outside):
+    """A broker with all defaults that is not started, a session with nothing begun, and the outbox from outside."""
+
+    def __init__(
+        self, engine: AsyncEngine, table: Table, session: AsyncSession, connection: psycopg.Connection[Row]
+    ) -> None:
+        super().__init__(connection)
+        self._engine, self._table = engine, table
+        self.session = session
+        self.brokers: list[OutboxBroker] = []
+        self.broker = self.another()
+
+    def another(self, engine: AsyncEngine | None = None, **options: Any) -> OutboxBroker:
+        """A broker as another process would have it."""
+        self.brokers.append(OutboxBroker(engine or self._engine, outbox_table=self._table, **options))
+        return self.brokers[-1]
+
+    def collects(
+        self, broker: OutboxBroker | None = None, *, error: Exception | None = None, **options: Any
+    ) -> list[Any]:
+        """A subscriber that fails with the error, if there is one, and the list of what it is given."""
+        bodies: list[Any] = []
+
+        @(broker or self.broker).subscriber("orders", **options)
+        async def handle(body: Any) -> None:
+            bodies.append(body)
+            if error is not None:
+                raise error
+
+        return bodies
+
+    async def publish(self, *bodies: Any, queue: str = "orders") -> None:
+        """Publish messages in a transaction of their own."""
+        async with self.session.begin():
+            await self.broker.publish_batch(*bodies, queue=queue, session=self.session)
+
+    async def finishes(self, *bodies: Any, queue: str = "orders") -> None:
+        """Start the broker, publish, and wait until every message has ended."""
+        await self.broker.start()
+        if bodies:
+            await self.publish(*bodies, queue=queue)
+        await eventually(self.is_empty)

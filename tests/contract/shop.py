@@ -15,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
 from faststream_outbox.log import Outbox, OutboxMessage
+from tests.contract.running import run
 from tests.log.opened import opened
 
 
@@ -82,12 +83,21 @@ class Shop:
         async with self.pool() as session:
             return list((await session.execute(text("select id from shop_order"))).scalars())
 
+    async def run(self, snippet: str, **names: Any) -> dict[str, Any]:
+        """Run a snippet, and commit."""
+        async with self.session.begin():
+            return await run(snippet, self.names | names)
+
     async def put(self, uri: str, *payloads: Any) -> None:
         """Publish payloads in one transaction, with an event_id each."""
         async with self.pool.begin() as session:
             await self.outbox.publish(
                 session, *[OutboxMessage(uri, payload, {"event_id": str(uuid4())}) for payload in payloads]
             )
+
+    async def payloads(self, consumer_group: str = "", uri: str = "", **options: Any) -> list[Any]:
+        """What these say."""
+        return [message.payload for message in await self.read(consumer_group, uri, **options)]
 
     async def read(self, consumer_group: str = "", uri: str = "", **options: Any) -> list[OutboxMessage]:
         """Everything that a group has yet to read, read now."""

@@ -2,16 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import OutboxMessage, slot_of
 from tests.contract.running import run
-from tests.contract.shop import Shop, open_shop
+from tests.contract.shop import Shop
 from tests.waiting import eventually
 
 URIS = """
@@ -38,6 +35,8 @@ async def send_to_broker(message: OutboxMessage) -> None:
 has_messages = await outbox.dispatch(send_to_broker, consumer_group="broker")
 """
 
+SENDING = DISPATCHING.partition("# Process")[0]
+
 ONE_URI = """
 # Process one batch (specific URI)
 has_messages = await outbox.dispatch(send_to_broker, consumer_group="broker", uri="kafka://orders")
@@ -56,21 +55,15 @@ asyncio.run(Outbox(create_async_engine(sys.argv[1]), lease_ttl_seconds=1.0).disp
 """
 
 
-@pytest.fixture
-async def shop(engine: AsyncEngine) -> AsyncIterator[Shop]:
-    async with open_shop(engine) as shop:
-        yield shop
-
-
-def payloads(messages: list[OutboxMessage]) -> list[Any]:
-    return [message.payload for message in messages]
+async def has_messages(shop: Shop, snippet: str = DISPATCHING) -> bool:
+    known = await run(snippet, shop.names)
+    return bool(known["has_messages"])
 
 
 async def test_dispatch_sends_every_message_to_the_broker(shop: Shop) -> None:
     await shop.put("kafka://orders", {"type": "OrderCreated"})
     await shop.put("rabbit://invoices", {"type": "InvoiceSent"})
-    names = await run(DISPATCHING, shop.names)
-    assert names["has_messages"]
+    assert await has_messages(shop)
     assert [(topic, payload["type"]) for topic, payload, _ in shop.broker.sent] == [
         ("kafka://orders", "OrderCreated"),
         ("rabbit://invoices", "InvoiceSent"),
@@ -79,25 +72,23 @@ async def test_dispatch_sends_every_message_to_the_broker(shop: Shop) -> None:
 
 
 async def test_dispatch_says_whether_there_were_messages(shop: Shop) -> None:
-    assert not (await run(DISPATCHING, shop.names))["has_messages"]
+    assert not await has_messages(shop)
     await shop.put("kafka://orders", 1)
-    assert (await run(DISPATCHING, shop.names))["has_messages"]
-    assert not (await run(DISPATCHING, shop.names))["has_messages"]
+    assert await has_messages(shop)
+    assert not await has_messages(shop)
     assert len(shop.broker.sent) == 1
 
 
 async def test_dispatch_of_one_uri_leaves_the_others(shop: Shop) -> None:
     await shop.put("kafka://invoices", 1)
     await shop.put("kafka://orders", 2)
-    names = await run(DISPATCHING.partition("# Process")[0] + ONE_URI, shop.names)
-    assert names["has_messages"]
+    assert await has_messages(shop, SENDING + ONE_URI)
     assert [payload for _, payload, _ in shop.broker.sent] == [2]
 
 
 async def test_dispatch_of_one_uri_is_false_where_only_others_have_messages(shop: Shop) -> None:
     await shop.put("kafka://invoices", 1)
-    names = await run(DISPATCHING.partition("# Process")[0] + ONE_URI, shop.names)
-    assert not names["has_messages"]
+    assert not await has_messages(shop, SENDING + ONE_URI)
 
 
 async def test_a_filter_matches_the_uri_itself_and_what_lies_below_it(shop: Shop) -> None:
@@ -116,17 +107,17 @@ async def test_a_filter_matches_the_uri_itself_and_what_lies_below_it(shop: Shop
 
 async def test_every_uri_and_no_uri_are_positions_of_their_own(shop: Shop) -> None:
     await shop.put("kafka://orders", 1)
-    assert payloads(await shop.read("broker", "kafka://orders")) == [1]
-    assert payloads(await shop.read("broker")) == [1]
-    assert payloads(await shop.read("broker", "kafka://orders")) == []
+    assert await shop.payloads("broker", "kafka://orders") == [1]
+    assert await shop.payloads("broker") == [1]
+    assert await shop.payloads("broker", "kafka://orders") == []
 
 
 async def test_groups_read_independently(shop: Shop) -> None:
     await shop.put("kafka://orders", 1, 2)
-    assert payloads(await shop.read("broker")) == [1, 2]
+    assert await shop.payloads("broker") == [1, 2]
     await shop.put("kafka://orders", 3)
-    assert payloads(await shop.read("audit")) == [1, 2, 3]
-    assert payloads(await shop.read("broker")) == [3]
+    assert await shop.payloads("audit") == [1, 2, 3]
+    assert await shop.payloads("broker") == [3]
 
 
 async def test_a_group_that_fails_holds_up_no_other(shop: Shop) -> None:
@@ -136,7 +127,7 @@ async def test_a_group_that_fails_holds_up_no_other(shop: Shop) -> None:
         raise RuntimeError("down")
 
     await shop.outbox.dispatch(fail, "broken")
-    assert payloads(await shop.read("broker")) == [1, 2]
+    assert await shop.payloads("broker") == [1, 2]
 
 
 async def test_a_message_whose_handler_failed_is_sent_again(shop: Shop) -> None:
@@ -169,7 +160,7 @@ async def test_a_message_is_sent_again_where_the_dispatcher_dies_before_it_is_ma
     assert (printed, process.returncode) == (b"sent 1\n", 1)
 
     async def again() -> bool:
-        return payloads(await shop.read("broker")) == [1]
+        return await shop.payloads("broker") == [1]
 
     await eventually(again)
 
@@ -178,9 +169,7 @@ async def test_workers_of_a_dispatch_share_every_message_among_them(shop: Shop) 
     uris = [f"kafka://orders/order-{number}" for number in range(60)]
     for uri in uris:
         await shop.put(uri, uri)
-    shares = [
-        payloads(await shop.read("broker", "kafka://orders", worker_id=worker, num_workers=3)) for worker in range(3)
-    ]
+    shares = [await shop.payloads("broker", "kafka://orders", worker_id=worker, num_workers=3) for worker in range(3)]
     assert all(shares)
     assert sorted(uri for share in shares for uri in share) == sorted(uris)
 
@@ -193,9 +182,9 @@ async def test_each_worker_keeps_a_position_of_its_own(shop: Shop) -> None:
         number += 1
     for uri in by_worker.values():
         await shop.put(uri, uri)
-    assert payloads(await shop.read("broker", worker_id=0, num_workers=2)) == [by_worker[0]]
+    assert await shop.payloads("broker", worker_id=0, num_workers=2) == [by_worker[0]]
     # The other one has read nothing yet, whatever the first has read.
-    assert payloads(await shop.read("broker", worker_id=1, num_workers=2)) == [by_worker[1]]
+    assert await shop.payloads("broker", worker_id=1, num_workers=2) == [by_worker[1]]
     assert await shop.read("broker") == []
 
 

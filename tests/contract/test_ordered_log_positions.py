@@ -1,7 +1,6 @@
 """The ordered log: positions, order, duplicates, and a table that does not grow for ever."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -9,11 +8,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import OutboxMessage
 from tests.contract.running import run
-from tests.contract.shop import Shop, open_shop
+from tests.contract.shop import Shop
 from tests.log.opened import ask
 
 GET_ALL = """
@@ -55,12 +53,6 @@ AND created_at < NOW() - INTERVAL '7 days'
 """
 
 
-@pytest.fixture
-async def shop(engine: AsyncEngine) -> AsyncIterator[Shop]:
-    async with open_shop(engine) as shop:
-        yield shop
-
-
 def payloads(messages: list[OutboxMessage]) -> list[Any]:
     return [message.payload for message in messages]
 
@@ -93,11 +85,10 @@ async def test_each_uri_has_a_position_of_its_own(shop: Shop) -> None:
 
 async def test_a_reset_group_reads_everything_again(shop: Shop) -> None:
     await shop.put("kafka://orders", 1, 2)
-    assert payloads(await shop.read("broker")) == [1, 2]
-    async with shop.session.begin():
-        await run(RESET, shop.names)
+    assert await shop.payloads("broker") == [1, 2]
+    await shop.run(RESET)
     assert await position(shop, GET_ALL) == (0, 0)
-    assert payloads(await shop.read("broker")) == [1, 2]
+    assert await shop.payloads("broker") == [1, 2]
 
 
 async def test_a_reset_that_is_rolled_back_has_no_effect(shop: Shop) -> None:
@@ -119,8 +110,7 @@ async def test_a_reset_group_is_read_anew_by_one_that_is_running(shop: Shop) -> 
     running = asyncio.create_task(shop.outbox.run(handle, "broker", poll_interval=0.05, stop_event=stop))
     async with asyncio.timeout(30):
         assert await seen.get() == 1
-        async with shop.session.begin():
-            await run(RESET, shop.names)
+        await shop.run(RESET)
         assert await seen.get() == 1
         stop.set()
         await running
@@ -130,17 +120,15 @@ async def test_a_group_that_skipped_ahead_reads_what_comes_after(shop: Shop) -> 
     await shop.put("kafka://orders", *range(1, 61))
     # Numbers in the log begin at one: the payload is the position.
     await shop.read("other")
-    async with shop.session.begin():
-        await run(SKIP, shop.names)
+    await shop.run(SKIP)
     assert (await position(shop, GET_ONE))[1] == 50
-    assert payloads(await shop.read("broker", "kafka://orders")) == list(range(51, 61))
+    assert await shop.payloads("broker", "kafka://orders") == list(range(51, 61))
 
 
 async def test_skipping_ahead_moves_that_uri_only(shop: Shop) -> None:
     await shop.put("kafka://orders", *range(1, 61))
     await shop.read("other")
-    async with shop.session.begin():
-        await run(SKIP, shop.names)
+    await shop.run(SKIP)
     assert len(await shop.read("broker")) == 60
 
 
@@ -152,18 +140,16 @@ async def test_a_position_that_was_read_can_be_set_again(shop: Shop) -> None:
     await shop.read("broker")
     async with shop.session.begin():
         await shop.outbox.set_position(shop.session, "broker", "", tx_id, offset)
-    assert payloads(await shop.read("broker")) == [3]
+    assert await shop.payloads("broker") == [3]
 
 
 async def test_a_position_behind_the_last_message_reads_only_what_is_new(shop: Shop) -> None:
     await shop.put("kafka://orders", 1, 2)
     (_, last) = await shop.read("other")
-    assert last.transaction_id is not None
-    assert last.position is not None
     async with shop.session.begin():
         await shop.outbox.set_position(shop.session, "broker", "", last.transaction_id + 5, last.position + 100)
     await shop.put("kafka://orders", 3)
-    assert payloads(await shop.read("broker")) == [3]
+    assert await shop.payloads("broker") == [3]
 
 
 async def test_a_handler_that_goes_by_the_event_id_processes_a_duplicate_once(shop: Shop) -> None:
@@ -183,8 +169,7 @@ async def test_a_handler_that_goes_by_the_event_id_processes_a_duplicate_once(sh
     handle = (await run(DEDUPLICATION, {**names, "mark_as_processed": mark_as_processed}))["handle_message"]
     await shop.put("kafka://orders", 1, 2)
     assert await shop.outbox.dispatch(handle, "broker")
-    async with shop.session.begin():
-        await run(RESET, shop.names)
+    await shop.run(RESET)
     assert await shop.outbox.dispatch(handle, "broker")
     assert processed == [1, 2]
 
@@ -213,8 +198,8 @@ async def test_a_message_of_a_slow_transaction_is_not_missed(shop: Shop) -> None
     async with shop.pool.begin() as slow:
         await shop.outbox.publish(slow, OutboxMessage("kafka://orders", "slow"))
         await shop.put("kafka://orders", "fast")
-        first = payloads(await shop.read("broker"))
-    assert first + payloads(await shop.read("broker")) == ["fast", "slow"]
+        first = await shop.payloads("broker")
+    assert first + await shop.payloads("broker") == ["fast", "slow"]
 
 
 async def test_every_group_sees_the_same_order(shop: Shop) -> None:
@@ -223,17 +208,16 @@ async def test_every_group_sees_the_same_order(shop: Shop) -> None:
         await shop.put("kafka://orders", "fast")
         await shop.read("early")
     await shop.put("kafka://orders", "later")
-    assert payloads(await shop.read("one")) == ["fast", "slow", "later"]
-    assert payloads(await shop.read("other")) == ["fast", "slow", "later"]
+    assert await shop.payloads("one") == ["fast", "slow", "later"]
+    assert await shop.payloads("other") == ["fast", "slow", "later"]
 
 
-@pytest.mark.parametrize("uri", ["kafka://orders", "kafka://orders/order-1"], ids=["with a filter", "of one key"])
-async def test_the_order_within_a_uri_is_kept(shop: Shop, uri: str) -> None:
+async def test_the_order_within_a_uri_is_kept(shop: Shop) -> None:
     for number in range(30):
         await shop.put(f"kafka://orders/order-{number % 4}", number)
         await shop.put("kafka://invoices", number)
-    found = payloads(await shop.read("broker", uri))
-    assert found == [number for number in range(30) if uri == "kafka://orders" or number % 4 == 1]
+    assert await shop.payloads("broker", "kafka://orders") == list(range(30))
+    assert await shop.payloads("broker", "kafka://orders/order-1") == list(range(1, 30, 4))
 
 
 async def test_processed_messages_can_be_deleted_after_some_days(shop: Shop) -> None:
@@ -244,7 +228,7 @@ async def test_processed_messages_can_be_deleted_after_some_days(shop: Shop) -> 
     await shop.read("broker")
     cleaned = await shop.outbox.clean(older_than=timedelta(days=7))
     assert cleaned.messages == 1
-    assert payloads(await shop.read("new group")) == ["young"]
+    assert await shop.payloads("new group") == ["young"]
 
 
 async def test_a_message_that_one_group_has_yet_to_read_is_not_deleted(shop: Shop) -> None:
@@ -253,7 +237,7 @@ async def test_a_message_that_one_group_has_yet_to_read_is_not_deleted(shop: Sho
     async with shop.session.begin():
         await shop.outbox.set_position(shop.session, "slow")
     assert (await shop.outbox.clean(older_than=timedelta(0))).messages == 0
-    assert payloads(await shop.read("slow")) == [1]
+    assert await shop.payloads("slow") == [1]
 
 
 async def test_the_documented_delete_is_refused_instead_of_deleting_what_is_unread(shop: Shop) -> None:
@@ -262,11 +246,11 @@ async def test_the_documented_delete_is_refused_instead_of_deleting_what_is_unre
     with pytest.raises(ProgrammingError, match="last_processed_transaction_id"):
         async with shop.session.begin():
             await shop.session.execute(text(DELETION))
-    assert payloads(await shop.read("broker")) == [1]
+    assert await shop.payloads("broker") == [1]
 
 
 async def test_positions_and_messages_survive_for_a_group_named_like_no_other(shop: Shop) -> None:
     group = f"Größe '{uuid4()}'; drop table outbox --"
     await shop.put("kafka://orders", 1)
-    assert payloads(await shop.read(group)) == [1]
+    assert await shop.payloads(group) == [1]
     assert await shop.read(group) == []

@@ -1,15 +1,14 @@
 """The ordered log: `run()`, its partitions, and the async iterator."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import OutboxMessage
 from tests.contract.running import run
-from tests.contract.shop import Shop, open_shop
+from tests.contract.shop import Shop
 from tests.waiting import eventually
 
 LIMIT = 20.0
@@ -64,12 +63,6 @@ async for message in outbox:
 Send = Callable[[OutboxMessage], Awaitable[None]]
 
 
-@pytest.fixture
-async def shop(engine: AsyncEngine) -> AsyncIterator[Shop]:
-    async with open_shop(engine) as shop:
-        yield shop
-
-
 def start(snippet: str, shop: Shop, **names: Any) -> asyncio.Task[dict[str, Any]]:
     return asyncio.create_task(run(snippet, {**shop.names, "asyncio": asyncio, **names}))
 
@@ -87,20 +80,21 @@ class Witness:
         self.handled: list[tuple[str, Any]] = []
         self.busy: set[str] = set()
         self.overlaps: list[str] = []
-        self.most_busy = 0
 
     async def __call__(self, message: OutboxMessage) -> None:
         if message.uri in self.busy:
             self.overlaps.append(message.uri)
         self.busy.add(message.uri)
-        self.most_busy = max(self.most_busy, len(self.busy))
         await asyncio.sleep(0.001)
         self.busy.discard(message.uri)
         self.handled.append((message.uri, message.payload))
 
     @property
-    def uris(self) -> set[str]:
-        return {uri for uri, _ in self.handled}
+    def by_uri(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for uri, payload in self.handled:
+            found.setdefault(uri, []).append(payload)
+        return found
 
 
 async def _keys(shop: Shop, keys: int, each: int) -> dict[str, list[int]]:
@@ -111,16 +105,8 @@ async def _keys(shop: Shop, keys: int, each: int) -> dict[str, list[int]]:
     return {uri: list(range(each)) for uri in uris}
 
 
-def _by_uri(handled: list[tuple[str, Any]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for uri, payload in handled:
-        found.setdefault(uri, []).append(payload)
-    return found
-
-
 async def test_run_handles_what_is_there_and_what_comes_until_it_is_told_to_stop(shop: Shop) -> None:
-    witness = Witness()
-    stop = asyncio.Event()
+    witness, stop = Witness(), asyncio.Event()
     await shop.put("kafka://orders", 1)
     running = start(DEFAULT.replace("asyncio.Event()", "stop"), shop, send_to_broker=witness, stop=stop)
     await eventually(lambda: witness.handled == [("kafka://orders", 1)])
@@ -132,9 +118,8 @@ async def test_run_handles_what_is_there_and_what_comes_until_it_is_told_to_stop
 
 
 async def test_run_finishes_the_message_in_hand_before_it_stops(shop: Shop) -> None:
-    began, go_on = asyncio.Event(), asyncio.Event()
+    began, go_on, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
     finished: list[int] = []
-    stop = asyncio.Event()
 
     async def slow(message: OutboxMessage) -> None:
         began.set()
@@ -150,7 +135,7 @@ async def test_run_finishes_the_message_in_hand_before_it_stops(shop: Shop) -> N
     go_on.set()
     await asyncio.wait_for(running, LIMIT)
     assert finished == [1]
-    assert [message.payload for message in await shop.read("broker", "kafka://orders")] == [2]
+    assert await shop.payloads("broker", "kafka://orders") == [2]
 
 
 async def test_run_without_a_stop_event_runs_until_cancelled(shop: Shop) -> None:
@@ -163,7 +148,7 @@ async def test_run_without_a_stop_event_runs_until_cancelled(shop: Shop) -> None
         await running
     # Its slots are free at once, and its position is kept.
     await shop.put("kafka://orders", 2)
-    assert [message.payload for message in await shop.read("broker")] == [2]
+    assert await shop.payloads("broker") == [2]
 
 
 async def test_four_coroutines_handle_every_message_once_and_each_key_in_order(shop: Shop) -> None:
@@ -172,7 +157,7 @@ async def test_four_coroutines_handle_every_message_once_and_each_key_in_order(s
     running = start(COROUTINES, shop, subscriber=witness)
     await eventually(lambda: len(witness.handled) >= 200, timeout=LIMIT)
     await end(running)
-    assert _by_uri(witness.handled) == published
+    assert witness.by_uri == published
     assert witness.overlaps == []
 
 
@@ -202,7 +187,7 @@ async def test_processes_handle_their_own_partitions_and_together_everything(sho
     running = [start(snippet, shop, subscriber=witness) for snippet, witness in zip(snippets, witnesses, strict=True)]
     await eventually(lambda: sum(len(witness.handled) for witness in witnesses) >= 240, timeout=LIMIT)
     await end(*running)
-    handled = [_by_uri(witness.handled) for witness in witnesses]
+    handled = [witness.by_uri for witness in witnesses]
     assert {uri: numbers for share in handled for uri, numbers in share.items()} == published
     assert sum(len(share) for share in handled) == 60, "a URI was handled by two processes"
     assert all(handled)
@@ -222,7 +207,7 @@ async def test_a_process_alone_handles_its_own_partitions_only(shop: Shop) -> No
 
         await eventually(has_read_all, timeout=LIMIT)
         await end(running)
-        shares.append(witness.uris)
+        shares.append({*witness.by_uri})
     assert set().union(*shares) == set(published)
     assert sum(len(share) for share in shares) == 60
 
@@ -263,7 +248,7 @@ async def test_the_iterators_position_is_updated_when_the_next_message_is_asked_
     assert [(await anext(iterator)).payload, (await anext(iterator)).payload] == [1, 2]
     await iterator.aclose()  # type: ignore[attr-defined]
     # The second was in flight and not done with: it comes again.
-    assert [message.payload for message in await shop.read()] == [2, 3]
+    assert await shop.payloads() == [2, 3]
 
 
 async def test_the_message_at_which_the_loop_is_left_comes_again(shop: Shop) -> None:
@@ -272,4 +257,4 @@ async def test_the_message_at_which_the_loop_is_left_comes_again(shop: Shop) -> 
         if message.payload == 2:
             break
     await eventually(lambda: not shop.outbox.client.members)
-    assert [message.payload for message in await shop.read()] == [2, 3]
+    assert await shop.payloads() == [2, 3]

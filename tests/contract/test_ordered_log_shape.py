@@ -3,23 +3,19 @@
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, get_args, get_origin
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import Outbox, OutboxMessage, Subscriber
-from tests.cases import each
-from tests.contract.shop import Shop, open_shop
+from tests.cases import case, each
+from tests.contract.shop import Shop
 
 ISubscriber: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 
 
-@pytest.fixture
-async def shop(engine: AsyncEngine) -> AsyncIterator[Shop]:
-    async with open_shop(engine) as shop:
-        yield shop
+async def nothing(message: OutboxMessage) -> None: ...
 
 
 def parameters(method: Callable[..., Any]) -> dict[str, Any]:
@@ -146,40 +142,22 @@ async def test_a_subscriber_may_be_any_callable_that_returns_an_awaitable(shop: 
     assert seen == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"worker_id": 3, "num_workers": 3},
-        {"worker_id": -1, "num_workers": 3},
-        {"worker_id": 0, "num_workers": 0},
-        {"worker_id": 0, "num_workers": 257},
-    ],
-    ids=str,
-)
-async def test_a_worker_that_is_none_of_the_workers_is_refused(shop: Shop, arguments: dict[str, Any]) -> None:
-    async def handle(message: OutboxMessage) -> None:
-        pass
-
-    with pytest.raises(ValueError, match="worker_id and num_workers"):
-        await shop.outbox.dispatch(handle, **arguments)
+async def test_a_worker_that_is_none_of_the_workers_is_refused(shop: Shop) -> None:
+    for worker_id, num_workers in ((3, 3), (-1, 3), (0, 0), (0, 257)):
+        with case((worker_id, num_workers)), pytest.raises(ValueError, match="worker_id and num_workers"):
+            await shop.outbox.dispatch(nothing, worker_id=worker_id, num_workers=num_workers)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+async def test_arguments_of_run_that_cannot_work_are_refused_at_once(shop: Shop) -> None:
+    wrong: list[dict[str, Any]] = [
         {"process_id": 3, "num_processes": 3},
         {"process_id": -1},
         {"num_processes": 0},
         {"concurrency": 0},
         {"num_processes": 20, "concurrency": 20},
         {"poll_interval": 0},
-    ],
-    ids=str,
-)
-async def test_arguments_of_run_that_cannot_work_are_refused_at_once(shop: Shop, arguments: dict[str, Any]) -> None:
-    async def handle(message: OutboxMessage) -> None:
-        pass
-
-    async with asyncio.timeout(30):
-        with pytest.raises(ValueError, match=r"process|concurrency|poll_interval"):
-            await shop.outbox.run(handle, **arguments)
+    ]
+    for arguments in wrong:
+        with case(arguments), pytest.raises(ValueError, match=r"process|concurrency|poll_interval"):
+            async with asyncio.timeout(30):
+                await shop.outbox.run(nothing, **arguments)

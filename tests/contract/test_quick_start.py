@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import URL, Engine, MetaData, Table, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from faststream_outbox import OutboxBroker, make_outbox_table
-from tests.contract.outside import Outside
+from tests.contract.outside import App, Outside
 from tests.contract.running import run
 from tests.tables import existing
 from tests.waiting import eventually
@@ -88,15 +88,12 @@ async def test_stopping_the_application_leaves_the_engine_open(quick_start: dict
         assert engine.pool.checkedout() == 1  # type: ignore[attr-defined]
 
 
-async def test_stopping_sends_the_wake_up_of_the_last_commit(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    outside.sql('listen "outbox_outbox"')
-    async with session.begin():
-        await broker.publish(1, queue="orders", session=session)
-    await broker.stop()
+async def test_stopping_sends_the_wake_up_of_the_last_commit(app: App) -> None:
+    app.sql('listen "outbox_outbox"')
+    await app.publish(1)
+    await app.broker.stop()
     # Already there, without a moment more for the event loop.
-    assert len(list(outside.connection.notifies(timeout=30, stop_after=1))) == 1
+    assert len(list(app.connection.notifies(timeout=30, stop_after=1))) == 1
 
 
 def test_make_outbox_table_gives_a_table_of_the_callers_metadata() -> None:
@@ -106,39 +103,35 @@ def test_make_outbox_table_gives_a_table_of_the_callers_metadata() -> None:
     assert metadata.tables["outbox"] is table
 
 
-async def test_message_of_a_rolled_back_transaction_never_was(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    await session.begin()
-    await broker.publish(1, queue="orders", session=session)
-    await session.rollback()
-    assert outside.is_empty()
+async def test_message_of_a_rolled_back_transaction_never_was(app: App) -> None:
+    await app.session.begin()
+    await app.broker.publish(1, queue="orders", session=app.session)
+    await app.session.rollback()
+    assert app.is_empty()
 
 
-async def test_publish_does_not_commit(broker: OutboxBroker, session: AsyncSession, outside: Outside) -> None:
-    async with session.begin():
-        await broker.publish(1, queue="orders", session=session)
-        assert outside.is_empty()
-    assert len(outside.rows()) == 1
+async def test_publish_does_not_commit(app: App) -> None:
+    async with app.session.begin():
+        await app.broker.publish(1, queue="orders", session=app.session)
+        assert app.is_empty()
+    assert len(app.rows()) == 1
 
 
-async def test_publish_does_not_flush(broker: OutboxBroker, session: AsyncSession, orders: Table) -> None:
-    async with session.begin():
+async def test_publish_does_not_flush(app: App, orders: Table) -> None:
+    async with app.session.begin():
         order = Order(id=1)
-        session.add(order)
-        await broker.publish(1, queue="orders", session=session)
-        assert order in session.new
+        app.session.add(order)
+        await app.broker.publish(1, queue="orders", session=app.session)
+        assert order in app.session.new
 
 
-async def test_publish_opens_no_transaction_of_its_own(
-    broker: OutboxBroker, session: AsyncSession, statements: list[str]
-) -> None:
-    async with session.begin():
-        transaction = session.get_transaction()
+async def test_publish_opens_no_transaction_of_its_own(app: App, statements: list[str]) -> None:
+    async with app.session.begin():
+        transaction = app.session.get_transaction()
         statements.clear()
-        await broker.publish(1, queue="orders", session=session)
-        assert session.get_transaction() is transaction
-        assert not session.in_nested_transaction()
+        await app.broker.publish(1, queue="orders", session=app.session)
+        assert app.session.get_transaction() is transaction
+        assert not app.session.in_nested_transaction()
         assert len(statements) == 1
 
 
@@ -156,37 +149,31 @@ def test_publish_batch_has_the_documented_parameters() -> None:
     assert [parameters[name].default for name in ("headers", "activate_in", "activate_at")] == [None] * 3
 
 
-async def test_publish_carries_headers_and_correlation_id(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    async with session.begin():
-        await broker.publish({"a": 1}, queue="orders", session=session, headers={"x": "y"}, correlation_id="c-1")
-    headers = outside.row()["headers"]
+async def test_publish_carries_headers_and_correlation_id(app: App) -> None:
+    async with app.session.begin():
+        await app.broker.publish(
+            {"a": 1}, queue="orders", session=app.session, headers={"x": "y"}, correlation_id="c-1"
+        )
+    headers = app.row()["headers"]
     assert (headers["x"], headers["correlation_id"]) == ("y", "c-1")
 
 
-async def test_publish_batch_inserts_many_rows_with_one_statement(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside, statements: list[str]
-) -> None:
-    async with session.begin():
+async def test_publish_batch_inserts_many_rows_with_one_statement(app: App, statements: list[str]) -> None:
+    async with app.session.begin():
         statements.clear()
-        await broker.publish_batch(1, 2, 3, queue="orders", session=session)
+        await app.broker.publish_batch(1, 2, 3, queue="orders", session=app.session)
         assert len(statements) == 1
-    assert [row["payload"] for row in outside.rows()] == [b"1", b"2", b"3"]
+    assert [row["payload"] for row in app.rows()] == [b"1", b"2", b"3"]
 
 
-async def test_publish_batch_rolls_back_with_the_callers_transaction(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    await session.begin()
-    await broker.publish_batch(1, 2, 3, queue="orders", session=session)
-    await session.rollback()
-    assert outside.is_empty()
+async def test_publish_batch_rolls_back_with_the_callers_transaction(app: App) -> None:
+    await app.session.begin()
+    await app.broker.publish_batch(1, 2, 3, queue="orders", session=app.session)
+    await app.session.rollback()
+    assert app.is_empty()
 
 
-async def test_headers_of_a_batch_go_to_every_message(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    async with session.begin():
-        await broker.publish_batch(1, 2, queue="orders", session=session, headers={"x": "y"})
-    assert [row["headers"]["x"] for row in outside.rows()] == ["y", "y"]
+async def test_headers_of_a_batch_go_to_every_message(app: App) -> None:
+    async with app.session.begin():
+        await app.broker.publish_batch(1, 2, queue="orders", session=app.session, headers={"x": "y"})
+    assert [row["headers"]["x"] for row in app.rows()] == ["y", "y"]

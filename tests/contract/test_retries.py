@@ -1,16 +1,14 @@
 """Retry strategies: the default, the schedule, the limits, jitter, and strategies of one's own."""
 
-import asyncio
 import datetime as dt
 import random
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import ConstantRetry, ExponentialRetry, LinearRetry, NoRetry, OutboxBroker
 from faststream_outbox._internal.outcomes.retry import _RetryStrategyTemplate
-from tests.contract.outside import Outside
+from tests.contract.outside import App
 from tests.contract.running import run
 from tests.waiting import eventually
 
@@ -83,11 +81,6 @@ def delay(strategy: Any, attempts_count: int = 1, spent: float = 0.0) -> float |
     return None if at is None else float((at - NOW).total_seconds())
 
 
-async def publish(broker: OutboxBroker, session: AsyncSession, body: Any = 1, queue: str = "orders") -> None:
-    async with session.begin():
-        await broker.publish(body, queue=queue, session=session)
-
-
 async def with_failing_handler(snippet: str, broker: OutboxBroker, error: Exception) -> None:
     """Run the snippet with handlers that raise, where the printed ones do nothing."""
     failing = snippet.replace("None: ...", "None: raise error")
@@ -95,75 +88,60 @@ async def with_failing_handler(snippet: str, broker: OutboxBroker, error: Except
     await broker.start()
 
 
-async def test_snippet_handles(broker: OutboxBroker, session: AsyncSession, outside: Outside) -> None:
-    await run(RETRYING, {"broker": broker})
-    await broker.start()
-    await publish(broker, session)
-    await eventually(outside.is_empty)
+async def test_snippet_handles(app: App) -> None:
+    await run(RETRYING, {"broker": app.broker})
+    await app.finishes(1)
 
 
-async def test_snippet_schedules_another_attempt_after_a_failure(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    await with_failing_handler(RETRYING, broker, ValueError("out of stock"))
-    await publish(broker, session)
+async def test_snippet_schedules_another_attempt_after_a_failure(app: App) -> None:
+    await with_failing_handler(RETRYING, app.broker, ValueError("out of stock"))
+    await app.publish(1)
     # As it was then: on a slow machine the next attempt is there before anybody looks again.
-    row = await eventually(lambda: (row := outside.row())["attempts_count"] == 1 and row)
-    await broker.stop()
+    row = await eventually(lambda: (row := app.row())["attempts_count"] == 1 and row)
+    await app.broker.stop()
     assert row["acquired_token"] is None
     # One second, and a quarter more or less.
     assert 0.7 < (row["next_attempt_at"] - row["last_attempt_at"]).total_seconds() < 1.3
 
 
-async def test_snippet_gives_up_at_the_fifth_failure(broker: OutboxBroker, outside: Outside) -> None:
-    outside.put(attempts_count=4, deliveries_count=4)
-    await with_failing_handler(RETRYING, broker, ValueError("out of stock"))
-    await eventually(outside.is_empty)
+async def test_snippet_gives_up_at_the_fifth_failure(app: App) -> None:
+    app.put(attempts_count=4, deliveries_count=4)
+    await with_failing_handler(RETRYING, app.broker, ValueError("out of stock"))
+    await eventually(app.is_empty)
 
 
-async def test_no_retry_deletes_at_the_first_failure(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    await with_failing_handler(OPTING_OUT, broker, ValueError("out of stock"))
-    await publish(broker, session, {"a": 1}, queue="audit")
-    await eventually(outside.is_empty)
+async def test_no_retry_deletes_at_the_first_failure(app: App) -> None:
+    await with_failing_handler(OPTING_OUT, app.broker, ValueError("out of stock"))
+    await app.publish({"a": 1}, queue="audit")
+    await eventually(app.is_empty)
 
 
-def test_the_default_strategy(broker: OutboxBroker) -> None:
-    subscriber = broker.subscriber("orders")
+def test_the_default_strategy(unconnected: OutboxBroker) -> None:
+    subscriber = unconnected.subscriber("orders")
     assert subscriber.options.retry_strategy == ExponentialRetry(
         initial_delay_seconds=1.0, multiplier=2.0, max_delay_seconds=300.0, max_attempts=10, jitter_factor=0.2
     )
 
 
-async def test_a_failure_is_not_the_end_by_default(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
-    @broker.subscriber("orders")
-    async def handle(order_id: int) -> None:
-        raise ValueError(order_id)
-
-    await broker.start()
-    await publish(broker, session)
-    await eventually(lambda: outside.row()["attempts_count"] == 1)
-    assert outside.row()["next_attempt_at"] > outside.row()["last_attempt_at"]
+async def test_a_failure_is_not_the_end_by_default(app: App) -> None:
+    app.collects(error=ValueError())
+    await app.broker.start()
+    await app.publish(1)
+    await eventually(lambda: app.row()["attempts_count"] == 1)
+    assert app.row()["next_attempt_at"] > app.row()["last_attempt_at"]
 
 
-async def test_a_failed_message_is_delivered_again(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside
-) -> None:
+async def test_a_failed_message_is_delivered_again(app: App) -> None:
     attempts = 0
 
-    @broker.subscriber("orders", retry_strategy=ConstantRetry(delay_seconds=0.01))
+    @app.broker.subscriber("orders", retry_strategy=ConstantRetry(delay_seconds=0.01))
     async def handle(order_id: int) -> None:
         nonlocal attempts
         attempts += 1
         if attempts < 3:
             raise ValueError(order_id)
 
-    await broker.start()
-    await publish(broker, session)
-    await eventually(outside.is_empty)
+    await app.finishes(1)
     assert attempts == 3
 
 
@@ -206,22 +184,15 @@ def test_jitter_multiplies_by_one_and_up_to_half_the_factor_either_way(
 @pytest.mark.parametrize("snippet", [TRANSIENT_ONLY, TRANSIENT_ONLY_COMMENTED], ids=["plain", "commented"])
 @pytest.mark.parametrize(("error", "is_kept"), [(TransientError(), True), (ValueError(), False)])
 async def test_a_subclass_may_retry_only_transient_errors(
-    broker: OutboxBroker, session: AsyncSession, outside: Outside, snippet: str, error: Exception, *, is_kept: bool
+    app: App, snippet: str, error: Exception, *, is_kept: bool
 ) -> None:
     known = await run(snippet, {"ExponentialRetry": ExponentialRetry, "TransientError": TransientError})
-    ended = asyncio.Event()
-
-    @broker.subscriber("orders", retry_strategy=known["TransientOnly"](initial_delay_seconds=60.0))
-    async def handle(order_id: int) -> None:
-        ended.set()
-        raise error
-
-    await broker.start()
-    await publish(broker, session)
-    async with asyncio.timeout(30):
-        await ended.wait()
-    await broker.stop()
-    assert [row["attempts_count"] for row in outside.rows()] == ([1] if is_kept else [])
+    bodies = app.collects(error=error, retry_strategy=known["TransientOnly"](initial_delay_seconds=60.0))
+    await app.broker.start()
+    await app.publish(1)
+    await eventually(lambda: bodies)
+    await app.broker.stop()
+    assert [row["attempts_count"] for row in app.rows()] == ([1] if is_kept else [])
 
 
 class Listening(ExponentialRetry):
@@ -234,18 +205,12 @@ class Listening(ExponentialRetry):
         return None
 
 
-async def test_a_strategy_is_given_the_exception(broker: OutboxBroker, session: AsyncSession, outside: Outside) -> None:
+async def test_a_strategy_is_given_the_exception(app: App) -> None:
     error = ValueError("out of stock")
     strategy = Listening(initial_delay_seconds=1.0)
     strategy.heard.clear()
-
-    @broker.subscriber("orders", retry_strategy=strategy)
-    async def handle(order_id: int) -> None:
-        raise error
-
-    await broker.start()
-    await publish(broker, session)
-    await eventually(outside.is_empty)
+    app.collects(error=error, retry_strategy=strategy)
+    await app.finishes(1)
     assert [asked["exception"] for asked in strategy.heard] == [error]
 
 

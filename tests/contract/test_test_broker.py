@@ -4,19 +4,12 @@ import asyncio
 import datetime as dt
 
 import pytest
-from sqlalchemy import MetaData
 
-from faststream_outbox import OutboxBroker, TestOutboxBroker, make_outbox_table
+from faststream_outbox import OutboxBroker, TestOutboxBroker
 from faststream_outbox.testing import fake_session
 
 LATER = dt.datetime(2999, 6, 1, 9, tzinfo=dt.UTC)
 HALF_A_MINUTE = dt.timedelta(seconds=30)
-
-
-@pytest.fixture
-def unconnected() -> OutboxBroker:
-    """A broker without a database."""
-    return OutboxBroker(outbox_table=make_outbox_table(MetaData()))
 
 
 def collect(broker: OutboxBroker) -> "asyncio.Queue[int]":

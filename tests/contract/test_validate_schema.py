@@ -7,7 +7,7 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import OutboxBroker, make_outbox_table
-from tests.contract.outside import Outside
+from tests.contract.outside import App
 from tests.contract.running import run
 
 VALIDATING = """\
@@ -19,16 +19,16 @@ async def test_a_table_as_it_should_be_passes(broker: OutboxBroker) -> None:
     await run(VALIDATING, {"broker": broker})
 
 
-async def test_a_missing_column_raises_and_is_named(broker: OutboxBroker, outside: Outside) -> None:
-    outside.sql("alter table outbox drop column last_attempt_at")
+async def test_a_missing_column_raises_and_is_named(app: App) -> None:
+    app.sql("alter table outbox drop column last_attempt_at")
     with pytest.raises(RuntimeError, match="last_attempt_at"):
-        await run(VALIDATING, {"broker": broker})
+        await run(VALIDATING, {"broker": app.broker})
 
 
-async def test_a_missing_unique_index_of_timers_raises_and_is_named(broker: OutboxBroker, outside: Outside) -> None:
-    outside.sql("drop index outbox_timer_id_uq")
+async def test_a_missing_unique_index_of_timers_raises_and_is_named(app: App) -> None:
+    app.sql("drop index outbox_timer_id_uq")
     with pytest.raises(RuntimeError, match="timer_id_uq"):
-        await run(VALIDATING, {"broker": broker})
+        await run(VALIDATING, {"broker": app.broker})
 
 
 async def test_a_broker_starts_before_its_table_exists_and_consumes_once_it_does(engine: AsyncEngine) -> None:

@@ -11,6 +11,7 @@ from faststream import AckPolicy
 
 import faststream_outbox
 from faststream_outbox import ConstantRetry, NoRetry, OutboxBroker
+from tests.cases import each
 from tests.contract.running import SNIPPET, line_of, run
 
 REGISTRATION = """\
@@ -49,11 +50,11 @@ SENSIBLE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SELDOM_MEANT)
 async def test_a_combination_that_is_seldom_meant_is_warned_about_at_the_users_line(
-    broker: OutboxBroker, name: str
+    unconnected: OutboxBroker, name: str
 ) -> None:
     options, words = SELDOM_MEANT[name]
     with pytest.warns(UserWarning, match=words) as caught:
-        await run(REGISTRATION, {"broker": broker, "options": options})
+        await run(REGISTRATION, {"broker": unconnected, "options": options})
     assert [(warning.filename, warning.lineno) for warning in caught] == [
         (SNIPPET, line_of(REGISTRATION, "broker.subscriber"))
     ]
@@ -61,38 +62,37 @@ async def test_a_combination_that_is_seldom_meant_is_warned_about_at_the_users_l
 
 @pytest.mark.parametrize("package", [faststream, faststream_outbox], ids=lambda package: package.__name__)
 async def test_a_user_whose_directory_is_named_like_a_package_is_warned_at_their_own_line(
-    broker: OutboxBroker, package: ModuleType
+    unconnected: OutboxBroker, package: ModuleType
 ) -> None:
     file = f"{Path(str(package.__file__)).parent}_shop/app.py"
     with pytest.warns(UserWarning, match="lease_ttl_seconds") as caught:
-        await run(REGISTRATION, {"broker": broker, "options": {"lease_ttl_seconds": 5.0}}, file=file)
+        await run(REGISTRATION, {"broker": unconnected, "options": {"lease_ttl_seconds": 5.0}}, file=file)
     assert [warning.filename for warning in caught] == [file]
 
 
 @pytest.mark.parametrize("name", SENSIBLE)
-async def test_a_sensible_combination_is_not_warned_about(broker: OutboxBroker, name: str) -> None:
+async def test_a_sensible_combination_is_not_warned_about(unconnected: OutboxBroker, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        await run(REGISTRATION, {"broker": broker, "options": SENSIBLE[name]})
+        await run(REGISTRATION, {"broker": unconnected, "options": SENSIBLE[name]})
 
 
-def test_a_minimum_above_the_maximum_is_refused(broker: OutboxBroker) -> None:
+def test_a_minimum_above_the_maximum_is_refused(unconnected: OutboxBroker) -> None:
     with pytest.raises(ValueError, match="min_fetch_interval"):
-        broker.subscriber("orders", min_fetch_interval=11.0)
+        unconnected.subscriber("orders", min_fetch_interval=11.0)
 
 
-@pytest.mark.parametrize(
-    "options",
+@each(
+    ("option", "value"),
     [
-        {"max_workers": 0},
-        {"fetch_batch_size": 0},
-        {"min_fetch_interval": 0},
-        {"max_fetch_interval": -1},
-        {"lease_ttl_seconds": 0},
-        {"max_deliveries": 0},
+        ("max_workers", 0),
+        ("fetch_batch_size", 0),
+        ("min_fetch_interval", 0),
+        ("max_fetch_interval", -1),
+        ("lease_ttl_seconds", 0),
+        ("max_deliveries", 0),
     ],
-    ids=lambda options: next(iter(options)),
 )
-def test_an_impossible_value_is_refused_and_named(broker: OutboxBroker, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        broker.subscriber("orders", **options)
+def test_an_impossible_value_is_refused_and_named(unconnected: OutboxBroker, option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=option):
+        unconnected.subscriber("orders", **{option: value})

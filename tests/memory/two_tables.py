@@ -17,7 +17,7 @@ from faststream_outbox._internal.connections.dedicated import DedicatedConnectio
 from faststream_outbox._internal.memory.queues import MemoryQueues
 from faststream_outbox._internal.schema.names import PAUSED, Names
 from faststream_outbox._internal.sql.statements import statements
-from tests.memory.statement_values import message, several
+from tests.memory.statement_values import TTL, heads, message, several
 
 FILES = {
     "publish": (
@@ -37,38 +37,15 @@ FILES = {
 FILE_OF = {name: file for file, names in FILES.items() for name in names}
 
 # Where ids stand in the rows of a statement, where headers do, and whether the order of its rows means something.
-IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys(
-    (
-        "find_lanes",
-        "survey",
-        "claimable_keys",
-        "walk_keys",
-        "next_due",
-        "overtaken",
-        "paused",
-        "pause",
-        "resume",
-        "queues",
-        "known_queue",
-        "count_dead",
-        "group_dead",
-        "group_selected",
-        "cancel_timer",
-    )
-)
+IDS = {"find_keys": 4, "claimable": 1} | dict.fromkeys((
+    "find_lanes", "survey", "claimable_keys", "walk_keys", "next_due", "overtaken", "paused", "pause", "resume",
+    "queues", "known_queue", "count_dead", "group_dead", "group_selected", "cancel_timer",
+))  # fmt: skip
 ALSO_IDS = {"claim_keys": (15, 16), "claimable_keys": (4,), "walk_keys": (3,)}
 ORDERED = {
-    "publish_one",
-    "publish_alike",
-    "publish_many",
-    "group_dead",
-    "group_selected",
-    "unprocessed",
-    "unprocessed_of_queue",
-    "find_keys",
-    "walk_keys",
-    "paused",
-}
+    "publish_one", "publish_alike", "publish_many", "group_dead", "group_selected", "unprocessed",
+    "unprocessed_of_queue", "find_keys", "walk_keys", "paused",
+}  # fmt: skip
 HEADERS = {"claim", "claim_found", "claim_keys", "unprocessed", "unprocessed_of_queue"}
 ENDLESS = datetime(9998, 1, 1, tzinfo=UTC)
 TOLERANCE = 3.0
@@ -201,3 +178,10 @@ class Two:
 async def publish(two: Two, *numbers: int, **fields: Any) -> None:
     """Publish messages to both, with these fields."""
     await two.ask("publish_many", **several(*(message(number, **fields) for number in numbers)))
+
+
+async def look_at_keys(two: Two, *, held_by_dead: bool = True) -> None:
+    """Ask both for the keys that can be claimed, in each of the ways."""
+    some = heads(("orders", 0), ("other", 0), ("orders", 3), held_by_dead=held_by_dead)
+    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=held_by_dead, unheard=[])
+    await two.ask("claimable_keys", **some)

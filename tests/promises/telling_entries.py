@@ -39,30 +39,20 @@ def metrics() -> Iterator[Entry]:
     yield Entry("OpenTelemetryRecorder", OpenTelemetryRecorder, metered)
 
 
+FASTAPIS = (
+    "setup_state redirect_slashes default lifespan routes callbacks responses deprecated dependency_overrides_provider "
+    "on_startup on_shutdown underlying_driver_annotations schema_url default_response_class route_class "
+    "generate_unique_id_function protocol_version prefix specification_tags"
+)
+"""Options of a router that are FastAPI's and FastStream's own."""
+
+
 def web(place: Place) -> Iterator[Entry]:
     """What FastAPI includes."""
     routes = {"timeout": 0.5, "prefix": "/x"}
     yield Entry("health_router", lambda **given: health_router(place.broker, **given), routes)
     tables = {"outbox_table": place.table, "dlq_table": place.dlq_table, "log_tables": place.log_tables}
-    theirs = {
-        "setup_state",
-        "redirect_slashes",
-        "default",
-        "lifespan",
-        "routes",
-        "callbacks",
-        "responses",
-        "deprecated",
-    }
-    theirs |= {
-        "dependency_overrides_provider",
-        "on_startup",
-        "on_shutdown",
-        "underlying_driver_annotations",
-        "schema_url",
-    }
-    theirs |= {"default_response_class", "route_class", "generate_unique_id_function", "protocol_version", "prefix"}
-    theirs |= {"specification_tags"}
+    theirs = {*FASTAPIS.split()}
     options = {name: value for name, value in own(OutboxAPIRouter).items() if name not in theirs}
     made = lambda **given: OutboxAPIRouter(**{"logger": None, **given})  # noqa: E731
     yield Entry("OutboxAPIRouter", made, options | {"engine": place.engine} | tables)

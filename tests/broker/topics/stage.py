@@ -1,19 +1,46 @@
 """One application with queues, topics and a table of its own, on PostgreSQL, and a look from outside."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
 
+from faststream import Context
 from sqlalchemy import Table, insert, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.log.admin.parked import DeferredMessage
 from faststream_outbox._internal.schema.log_tables import LogTables
+from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.errors import UnknownName
 from faststream_outbox.log import Outbox
 from tests.queue.witness import Witness
 from tests.waiting import PATIENCE_SECONDS, eventually
+
+Then = Callable[[AsyncSession, Any], Awaitable[None]]
+"""What a handler does with its session and its message."""
+
+
+def reads(
+    broker: Any,
+    seen: list[Any],
+    *bad: Any,
+    topic: Any = "orders",
+    group: str = "billing",
+    notes: Callable[[Any, Any], Any] | None = None,
+    returns: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> Any:
+    """A group that notes each body or batch, or what is made of it, and then fails with the bad ones or answers."""
+
+    @broker.subscriber(topic=topic, group=group, **options)
+    async def handle(body: Any, message: Annotated[Any, Context()]) -> Any:
+        seen.append(notes(body, message) if notes else body)
+        if any(each in bad for each in (body if isinstance(body, list) else [body])):
+            raise ValueError("broken")
+        return returns(body) if returns else None
+
+    return handle
 
 
 class Stage:
@@ -44,6 +71,33 @@ class Stage:
         self.broker = self.another(**options)
         self.broker.client.events.subscribe(self.witness)
         return self.broker
+
+    def reads(self, *bad: Any, broker: Any = None, **options: Any) -> Any:
+        """A group that notes what it reads in `seen`."""
+        return reads(broker or self.broker, self.seen, *bad, **options)
+
+    def writes(self, then: Then | None = None, *, broker: Any = None, **options: Any) -> None:
+        """A transactional group that notes what it reads, writes each number of it, and then does something more."""
+        usual: dict[str, Any] = {"topic": "orders", "group": "billing", "transactional": True}
+
+        @(broker or self.broker).subscriber(**usual | options)
+        async def handle(body: Any, session: OutboxSession, message: Annotated[Any, Context()]) -> None:
+            self.seen.append(body)
+            for number in body if isinstance(body, list) else [body]:
+                await self.write(session, number)
+            if then is not None:
+                await then(session, message)
+
+    async def play(self, *bodies: Any, **options: Any) -> list[int]:
+        """Start the broker and publish to a topic."""
+        await self.broker.start()
+        return await self.publish(*bodies, **options)
+
+    async def send(self, body: Any, queue: str = "", **options: Any) -> Any:
+        """Publish one message in a transaction of its own, to a topic unless a queue is named."""
+        place = {"queue": queue} if queue else {"topic": "orders"}
+        async with self.engine.begin() as connection:
+            return await self.broker.publish(body, **place | options, session=connection)
 
     async def publish(
         self, *bodies: Any, topic: str = "orders", key: str | None = None, keys: Sequence[str | None] | None = None

@@ -10,10 +10,8 @@ from faststream import FastStream
 from faststream.asgi import AsgiFastStream, AsyncAPIRoute, make_ping_asgi
 from faststream.specification import AsyncAPI
 from pydantic import BaseModel
-from sqlalchemy import MetaData
 
-from faststream_outbox import OutboxBroker, OutboxRoute, OutboxRoutePublisher, OutboxRouter, make_outbox_table
-from faststream_outbox.log import make_log_tables
+from faststream_outbox import OutboxBroker
 from tests.broker.asgi import running
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
@@ -21,13 +19,6 @@ from tests.waiting import eventually
 
 class Order(BaseModel):
     id: int
-
-
-@pytest.fixture
-def broker() -> OutboxBroker:
-    metadata = MetaData()
-    outbox, log = make_outbox_table(metadata), make_log_tables(metadata, "outbox_log")
-    return OutboxBroker(outbox_table=outbox, log_tables=log, logger=None)
 
 
 @pytest.fixture(params=["2.6.0", "3.0.0"])
@@ -63,38 +54,6 @@ def test_groups_of_one_topic_are_channels_of_their_own(broker: OutboxBroker, ver
     assert sorted(_document(broker, version)["channels"]) == ["orders:Bill", "orders:Mail"]
 
 
-def test_publisher_is_a_channel(broker: OutboxBroker, version: str) -> None:
-    @broker.publisher(topic="bills", description="what it says")
-    @broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[int]) -> Order:
-        return Order(id=sum(bodies))
-
-    document = _document(broker, version)
-    assert sorted(document["channels"]) == ["bills:Publisher", "orders:Handle"]
-    assert document["channels"]["bills:Publisher"]["description"] == "what it says"
-    assert "Order" in document["components"]["schemas"]
-
-
-def test_prefixes_are_part_of_the_names(broker: OutboxBroker, version: str) -> None:
-    async def handle(body: int) -> int:
-        return body
-
-    publisher = OutboxRoutePublisher(topic="bills")
-    route = OutboxRoute(handle, topic="orders", group="billing", publishers=[publisher])
-    broker.include_router(OutboxRouter(prefix="shop.", handlers=[route]))
-    assert sorted(_document(broker, version)["channels"]) == ["shop.bills:Publisher", "shop.orders:Handle"]
-
-
-def test_title_replaces_the_name_and_what_is_left_out_is_left_out(broker: OutboxBroker, version: str) -> None:
-    @broker.subscriber(topic="orders", group="billing", title="Incoming")
-    async def handle(body: int) -> None: ...
-
-    @broker.subscriber(topic="orders", group="mail", include_in_schema=False)
-    async def mail(body: int) -> None: ...
-
-    assert [*_document(broker, version)["channels"]] == ["Incoming"]
-
-
 @asynccontextmanager
 async def _served(broker: OutboxBroker) -> AsyncGenerator[httpx.AsyncClient, None]:
     app = AsgiFastStream(
@@ -115,41 +74,22 @@ def _asked(message: Any, *, real: bool) -> dict[str, Any]:
 def served(stage: Stage) -> OutboxBroker:
     broker = stage.replace(autocommit=True)
 
-    @broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> int:
-        stage.seen.append(body)
-        return body + 1
-
+    stage.reads(returns=lambda body: body + 1)
     return broker
-
-
-async def test_document_is_served(served: OutboxBroker) -> None:
-    async with _served(served) as client:
-        assert (await client.get("/docs")).status_code == 200
-        document = (await client.get("/docs.json")).json()
-    assert "orders:Handle" in document["channels"]
-
-
-async def test_health_is_204_while_topics_are_read(served: OutboxBroker) -> None:
-    async with _served(served) as client:
-        await eventually(lambda: served.running)
-        assert (await client.get("/health")).status_code == 204
 
 
 async def test_health_is_500_when_a_loop_of_the_log_is_dead(served: OutboxBroker) -> None:
     async with _served(served) as client:
         await eventually(lambda: served.running)
+        assert (await client.get("/health")).status_code == 204
         await served.log._services[0].stop()
         assert (await client.get("/health")).status_code == 500
 
 
-async def test_ping_needs_the_database_only_while_nothing_runs(served: OutboxBroker) -> None:
-    assert await served.ping(30.0)
-
-
 async def test_ping_says_no_when_a_consumer_is_dead(served: OutboxBroker) -> None:
-    await served.start()
-    assert await served.ping(30.0)
+    for start in (served.connect, served.start):
+        await start()
+        assert await served.ping(30.0)
     (subscriber,) = served.subscribers
     worker: Any = subscriber.worker  # type: ignore[attr-defined]
     await worker.consumers[0]._service.stop()

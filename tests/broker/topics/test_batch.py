@@ -1,7 +1,6 @@
 """Batch subscribers of topics: lists of bodies, outcomes for each message, order where all of it fails."""
 
 from collections import Counter
-from typing import Any
 
 import pytest
 from faststream import AckPolicy
@@ -25,31 +24,19 @@ async def test_handler_gets_a_list_of_bodies(stage: Stage) -> None:
     async def handle(orders: list[Order], batch: OutboxBatchMessage) -> None:
         stage.seen.append((orders, [message.raw_message.key for message in batch.messages]))
 
-    await stage.publish({"id": 1}, {"id": 2}, {"id": 3}, keys=["a", "b", "a"])
+    positions = await stage.publish({"id": 1}, {"id": 2}, {"id": 3}, keys=["a", "b", "a"])
     await stage.broker.start()
     assert await stage.saw(1) == [([Order(id=1), Order(id=2), Order(id=3)], ["a", "b", "a"])]
     await stage.caught_up()
+    assert [event.id for event in stage.witness.of(Handled)] == positions
 
 
 async def test_batch_has_at_most_its_size(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True, batch_size=4)
-    async def handle(bodies: list[int]) -> None:
-        stage.seen.append(bodies)
-
+    stage.reads(batch=True, batch_size=4)
     await stage.publish(*range(10), key="a")
     await stage.broker.start()
     await stage.caught_up()
     assert stage.seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
-async def test_each_message_of_a_batch_is_told_as_handled(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[int]) -> None: ...
-
-    positions = await stage.publish(1, 2, 3, keys=["a", "b", "a"])
-    await stage.broker.start()
-    await stage.witness.wait(Handled, 3)
-    assert [event.id for event in stage.witness.of(Handled)] == positions
 
 
 async def test_messages_may_be_decided_one_by_one(stage: Stage) -> None:
@@ -72,36 +59,6 @@ async def test_messages_may_be_decided_one_by_one(stage: Stage) -> None:
     assert [(each.key, each.attempts) for each in found] == [("orders/b", 1), ("orders/c", 1), ("orders/d", 0)]
 
 
-async def test_exception_fails_all_and_keeps_the_order(stage: Stage) -> None:
-    failures = [ValueError("not yet")]
-
-    @stage.broker.subscriber(
-        topic="orders", group="billing", batch=True, retry_strategy=ConstantRetry(delay_seconds=0.05)
-    )
-    async def handle(bodies: list[int]) -> None:
-        if failures:
-            raise failures.pop()
-        stage.seen.extend(bodies)
-
-    await stage.publish(1, 10, 2, 20, 3, keys=["a", "b", "a", "b", "a"])
-    await stage.broker.start()
-    await stage.caught_up()
-    assert [body for body in stage.seen if body < 10] == [1, 2, 3]
-    assert [body for body in stage.seen if body >= 10] == [10, 20]
-
-
-async def test_failed_batch_waits_behind_the_first_of_each_key(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True, retry_strategy=LATER)
-    async def handle(bodies: list[int]) -> None:
-        raise ValueError("broken")
-
-    await stage.publish(1, 10, 2, keys=["a", "b", "a"])
-    await stage.broker.start()
-    found = await stage.has_deferred("retry", "retry", "deferred")
-    assert [each.key for each in found] == ["orders/a", "orders/b", "orders/a"]
-    assert found[0].error_message == "broken"
-
-
 @pytest.mark.parametrize(
     ("policy", "states"),
     [
@@ -113,38 +70,17 @@ async def test_failed_batch_waits_behind_the_first_of_each_key(stage: Stage) -> 
     ids=str,
 )
 async def test_policy_holds_for_a_whole_batch(stage: Stage, policy: AckPolicy, states: list[str]) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True, ack_policy=policy, retry_strategy=LATER)
-    async def handle(bodies: list[int]) -> None:
-        stage.seen.append(bodies)
-        raise ValueError
-
+    stage.reads(1, 2, 3, batch=True, ack_policy=policy, retry_strategy=LATER)
     await stage.publish(1, 2, 3, keys=["a", "b", "a"])
     await stage.broker.start()
     await stage.saw(1)
-    await stage.has_deferred(*states)
-
-
-async def test_whole_batch_may_be_decided_at_once(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[int], batch: OutboxBatchMessage) -> None:
-        await batch.messages[1].ack()
-        await batch.nack(delay=500)
-
-    await stage.publish(1, 2, 3, keys=["a", "b", "c"])
-    await stage.broker.start()
-    found = await stage.has_deferred("retry", "retry")
-    assert [each.key for each in found] == ["orders/a", "orders/c"]
+    found = await stage.has_deferred(*states)
+    assert [each.key for each in found] == ["orders/a", "orders/b", "orders/a"][: len(states)]
+    assert [each.error_message for each in found[:1]] == ["broken"][: len(states)]
 
 
 async def test_blocking_batch_holds_the_key_of_what_is_parked(stage: Stage) -> None:
-    @stage.broker.subscriber(
-        topic="orders", group="billing", batch=True, batch_size=2, retry_strategy=NoRetry(), on_dead="block"
-    )
-    async def handle(bodies: list[int]) -> None:
-        stage.seen.append(bodies)
-        if 1 in bodies:
-            raise ValueError
-
+    stage.reads(1, batch=True, batch_size=2, retry_strategy=NoRetry(), on_dead="block")
     await stage.publish(1, 2, 3, 10, keys=["a", "a", "a", "b"])
     await stage.broker.start()
     await stage.has_deferred("parked", "deferred", "deferred")
@@ -153,46 +89,11 @@ async def test_blocking_batch_holds_the_key_of_what_is_parked(stage: Stage) -> N
 
 
 async def test_publisher_of_a_batch_handler_publishes_its_result(stage: Stage) -> None:
-    @stage.broker.publisher(topic="sums")
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[int]) -> int:
-        return sum(bodies)
-
+    stage.broker.publisher(topic="sums")(stage.reads(batch=True, returns=sum))
     await stage.publish(1, 2, 3, key="a")
     await stage.broker.start()
     await stage.caught_up()
     assert [row["body"] for row in await stage.in_log("sums")] == [b"6"]
-
-
-async def test_headers_of_a_batch_are_there_for_each(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[int], batch: OutboxBatchMessage) -> None:
-        stage.seen.extend((each["tenant"], each["correlation_id"]) for each in batch.batch_headers)
-
-    async with stage.engine.begin() as connection:
-        for tenant in ("acme", "umbrella"):
-            await stage.broker.publish(
-                1, topic="orders", headers={"tenant": tenant}, correlation_id=f"of {tenant}", session=connection
-            )
-    await stage.broker.start()
-    assert await stage.saw(2) == [("acme", "of acme"), ("umbrella", "of umbrella")]
-
-
-async def test_members_share_batches_and_keep_the_order(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True, batch_size=5, max_workers=2)
-    async def handle(bodies: list[tuple[str, int]]) -> None:
-        stage.seen.extend(bodies)
-
-    await stage.broker.start()
-    await stage.shared_by(2)
-    keys = [f"order-{number}" for number in range(12)]
-    for number in range(6):
-        await stage.publish(*[[key, number] for key in keys], keys=keys)
-    await stage.caught_up()
-    found: dict[str, list[Any]] = {key: [] for key in keys}
-    for key, number in stage.seen:
-        found[key].append(number)
-    assert found == {key: [*range(6)] for key in keys}
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])

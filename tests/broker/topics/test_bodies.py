@@ -4,8 +4,7 @@ import json
 from typing import Annotated, Any
 from uuid import uuid4
 
-import pytest
-from faststream import BaseMiddleware, Context, Depends, Response
+from faststream import Context, Depends
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -26,39 +25,30 @@ async def put(stage: Stage, *messages: LogMessage) -> None:
         await stage.outbox.publish(session, *messages)
 
 
-async def dispatched(stage: Stage, uri: str = "orders") -> list[LogMessage]:
+async def dispatched(stage: Stage) -> list[LogMessage]:
     found: list[LogMessage] = []
 
     async def take(message: LogMessage) -> None:
         found.append(message)
 
-    while await stage.outbox.dispatch(take, "readers", uri):
+    while await stage.outbox.dispatch(take, "readers", "orders"):
         pass
     return found
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({"a": [1, None, "é"]}, {"a": [1, None, "é"]}),
-        ([1, 2], [1, 2]),
-        ("text", "text"),
-        (b"\x00\xff", b"\x00\xff"),
-        (1.5, 1.5),
-        (None, b""),
-        (Order(id=1), {"id": 1}),
-    ],
-    ids=repr,
-)
-async def test_body_arrives_as_it_was_published(stage: Stage, body: Any, expected: Any) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append(await message.decode())
+def decodes(stage: Stage, broker: Any = None, **options: Any) -> None:
+    """A group that notes what a body is decoded to, and its content type."""
 
-    await stage.broker.start()
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(body, topic="orders", key="order-1", session=connection)
-    assert await stage.saw(1) == [expected]
+    @(broker or stage.broker).subscriber(topic="orders", group="billing", **options)
+    async def handle(message: OutboxMessage) -> None:
+        stage.seen.append((await message.decode(), message.content_type))
+
+
+async def test_bodies_arrive_as_they_were_published(stage: Stage) -> None:
+    decodes(stage)
+    await stage.play({"a": [1, None, "é"]}, [1, 2], "text", b"\x00\xff", 1.5, None, Order(id=1), key="order-1")
+    found = [body for body, _ in await stage.saw(7)]
+    assert found == [{"a": [1, None, "é"]}, [1, 2], "text", b"\x00\xff", 1.5, b"", {"id": 1}]
 
 
 async def test_body_is_validated(stage: Stage) -> None:
@@ -66,60 +56,9 @@ async def test_body_is_validated(stage: Stage) -> None:
     async def handle(order: Order) -> None:
         stage.seen.append(order)
 
-    await stage.broker.start()
-    await stage.publish({"id": 1}, {"no": "id"}, key="order-1")
+    await stage.play({"id": 1}, {"no": "id"}, key="order-1")
     await stage.has_deferred("parked")
     assert stage.seen == [Order(id=1)]
-
-
-async def test_headers_and_ids_arrive(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        raw = message.raw_message
-        stage.seen.append((message.headers["tenant"], message.correlation_id, message.message_id, raw.queue, raw.id))
-
-    await stage.broker.start()
-    message_id = uuid4()
-    async with stage.engine.begin() as connection:
-        position = await stage.broker.publish(
-            1,
-            topic="orders",
-            key="order-1",
-            headers={"tenant": "acme"},
-            correlation_id="c-1",
-            message_id=message_id,
-            session=connection,
-        )
-    assert await stage.saw(1) == [("acme", "c-1", str(message_id), "orders", position)]
-
-
-async def test_key_is_there_for_the_handler(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append(message.raw_message.key)
-
-    await stage.broker.start()
-    await stage.publish(1, 2, keys=["a/b%", None])
-    assert await stage.saw(2) == ["a/b%", None]
-
-
-async def test_correlation_goes_on_to_what_a_handler_publishes(stage: Stage) -> None:
-    @stage.broker.publisher(topic="bills")
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> Response:
-        return Response(body)
-
-    await stage.broker.start()
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(1, topic="orders", correlation_id="c-1", session=connection)
-    await stage.caught_up()
-    assert [row["metadata"]["correlation_id"] for row in await stage.in_log("bills")] == ["c-1"]
-
-
-async def test_each_message_of_a_batch_has_a_correlation_of_its_own(stage: Stage) -> None:
-    await stage.publish(1, 2)
-    first, second = [row["metadata"]["correlation_id"] for row in await stage.in_log()]
-    assert first != second
 
 
 async def test_dependencies_and_context_are_resolved(stage: Stage) -> None:
@@ -140,26 +79,8 @@ async def test_dependencies_and_context_are_resolved(stage: Stage) -> None:
     ) -> None:
         stage.seen.append((body, twice, topic, tenant, outbox is stage.broker))
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    await stage.play(1)
     assert await stage.saw(2) == ["subscriber's own", (1, 2, "orders", "nobody", True)]
-
-
-async def test_middleware_of_the_broker_sees_the_message(stage: Stage) -> None:
-    class Seeing(BaseMiddleware):
-        async def consume_scope(self, call_next: Any, msg: Any) -> Any:
-            stage.seen.append(msg.raw_message.queue)
-            return await call_next(msg)
-
-    broker = stage.replace(middlewares=[Seeing])
-
-    @broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-
-    await broker.start()
-    await stage.publish(1, key="order-1")
-    assert await stage.saw(2) == ["orders", 1]
 
 
 async def test_own_parser_and_decoder_are_used(stage: Stage) -> None:
@@ -171,12 +92,8 @@ async def test_own_parser_and_decoder_are_used(stage: Stage) -> None:
     async def decode(message: Any, original: Any) -> Any:
         return {"decoded": await original(message), "parsed": message.headers["parsed"]}
 
-    @stage.broker.subscriber(topic="orders", group="billing", parser=parse, decoder=decode)
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append(await message.decode())
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    stage.reads(parser=parse, decoder=decode)
+    await stage.play(1)
     assert await stage.saw(1) == [{"decoded": 1, "parsed": "yes"}]
 
 
@@ -188,106 +105,67 @@ async def test_own_codec_is_used_both_ways(stage: Stage) -> None:
         async def decode(self, msg: Any) -> Any:
             return json.loads(msg.body.lower())
 
-    broker = stage.replace(codec=Shouting())
-
-    @broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append(await message.decode())
-
-    await broker.start()
-    await stage.publish({"a": "b"}, key="order-1")
+    stage.replace(codec=Shouting())
+    stage.reads()
+    await stage.play({"a": "b"})
     assert await stage.saw(1) == [{"a": "b"}]
     assert [row["body"] for row in await stage.in_log()] == [b'{"A": "B"}']
 
 
-@pytest.mark.parametrize(
-    ("body", "payload"), [({"id": 1}, {"id": 1}), ([1, "a"], [1, "a"]), (b"\x00\xff", b"\x00\xff"), (2, 2)], ids=repr
-)
-async def test_outbox_reads_what_the_broker_published(stage: Stage, body: Any, payload: Any) -> None:
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(
-            body, topic="orders", key="order-1", headers={"tenant": "acme"}, correlation_id="c-1", session=connection
-        )
-    (message,) = await dispatched(stage)
-    assert (message.uri, message.payload) == ("orders/order-1", payload)
-    assert (message.metadata["tenant"], message.metadata["correlation_id"]) == ("acme", "c-1")
-
-
-async def test_outbox_knows_the_message_id_as_event_id(stage: Stage) -> None:
+async def test_outbox_reads_what_the_broker_published(stage: Stage) -> None:
     message_id = uuid4()
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(1, topic="orders", message_id=message_id, session=connection)
-    (message,) = await dispatched(stage)
-    assert message.event_id == str(message_id)
+    await stage.send(1, headers={"tenant": "acme"}, correlation_id="c-1", message_id=message_id)
+    await stage.publish({"id": 1}, [1, "a"], b"\x00\xff", key="order-1")
+    first, *others = await dispatched(stage)
+    assert (first.uri, first.payload, first.event_id) == ("orders", 1, str(message_id))
+    assert (first.metadata["tenant"], first.metadata["correlation_id"]) == ("acme", "c-1")
+    assert [message.payload for message in others] == [{"id": 1}, [1, "a"], b"\x00\xff"]
+    assert {message.uri for message in others} == {"orders/order-1"}
 
 
-@pytest.mark.parametrize("payload", [{"id": 1}, [1, None], "text", 1.5, True, None], ids=repr)
-async def test_broker_reads_json_that_outbox_published(stage: Stage, payload: Any) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append((await message.decode(), message.content_type))
-
+async def test_broker_reads_json_that_outbox_published(stage: Stage) -> None:
+    payloads: list[Any] = [{"id": 1}, [1, None], "text", 1.5, True, None]
+    decodes(stage)
     await stage.broker.start()
-    await put(stage, LogMessage("orders/order-1", payload))
-    assert await stage.saw(1) == [(payload, "application/json")]
+    await put(stage, *[LogMessage("orders/order-1", payload) for payload in payloads])
+    assert await stage.saw(6) == [(payload, "application/json") for payload in payloads]
 
 
-@pytest.mark.parametrize(
-    ("payload", "headers", "expected"),
-    [
-        (b'{"id":1}', {"content-type": "application/json"}, {"id": 1}),
-        (b"text", {"content-type": "text/plain"}, "text"),
-        (b"\x00\xff", {}, b"\x00\xff"),
-    ],
-    ids=["json", "text", "bytes"],
-)
-async def test_broker_reads_bytes_that_outbox_published_by_their_content_type(
-    stage: Stage, payload: bytes, headers: dict[str, Any], expected: Any
-) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append(await message.decode())
-
+async def test_broker_reads_bytes_that_outbox_published_by_their_content_type(stage: Stage) -> None:
+    decodes(stage)
     await stage.broker.start()
-    await put(stage, LogMessage("orders/order-1", payload, headers))
-    assert await stage.saw(1) == [expected]
+    given: list[tuple[bytes, dict[str, Any]]] = [
+        (b'{"id":1}', {"content-type": "application/json"}),
+        (b"text", {"content-type": "text/plain"}),
+        (b"\x00\xff", {}),
+    ]
+    await put(stage, *[LogMessage("orders/order-1", payload, headers) for payload, headers in given])
+    assert [body for body, _ in await stage.saw(3)] == [{"id": 1}, "text", b"\x00\xff"]
 
 
 async def test_metadata_of_outbox_are_headers(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(message: OutboxMessage) -> None:
-        stage.seen.append((message.headers["tenant"], message.correlation_id, message.message_id))
-
+    stage.reads(notes=lambda _, message: (message.headers["tenant"], message.correlation_id, message.message_id))
     await stage.broker.start()
-    event_id = uuid4()
-    await put(stage, LogMessage("orders", 1, {"tenant": "acme", "correlation_id": "c-1", "event_id": str(event_id)}))
-    assert await stage.saw(1) == [("acme", "c-1", str(event_id))]
+    event_id = str(uuid4())
+    await put(stage, LogMessage("orders", 1, {"tenant": "acme", "correlation_id": "c-1", "event_id": event_id}))
+    assert await stage.saw(1) == [("acme", "c-1", event_id)]
 
 
 async def test_outbox_and_broker_may_be_members_of_one_group(stage: Stage) -> None:
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish_batch(1, 2, topic="orders", key="order-1", session=connection)
-    taken: list[Any] = []
+    await stage.publish(1, 2, key="order-1")
 
     async def take(message: LogMessage) -> None:
-        taken.append(message.payload)
+        stage.seen.append(("outbox", message.payload))
 
     await stage.outbox.dispatch(take, "billing", "orders", batch_size=1)
-
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        taken.append(body)
-
+    stage.reads()
     await stage.broker.start()
     await stage.caught_up()
-    assert taken == [1, 2]
+    assert stage.seen == [("outbox", 1), 2]
 
 
 async def test_token_of_outbox_waits_for_a_subscriber(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-
+    stage.reads()
     await stage.broker.start()
     async with AsyncSession(stage.engine) as session, session.begin():
         token = await stage.outbox.publish(session, LogMessage("orders/order-1", 1))

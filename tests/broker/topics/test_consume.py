@@ -1,19 +1,18 @@
-"""Topics on PostgreSQL: every group reads everything, in order per key, and its members share."""
+"""Topics on PostgreSQL: every group reads everything, from where it starts, in order per key, and its members share."""
 
 import asyncio
 import logging
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from faststream import AckPolicy
-from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from faststream_outbox import OutboxBroker
-from faststream_outbox._internal.events.types import Handled
-from faststream_outbox._internal.schema.log_tables import LogTables
-from faststream_outbox.annotations import OutboxMessage
+from faststream_outbox import ConstantRetry, OutboxRouter
+from faststream_outbox._internal.events.types import KeyHalted
+from faststream_outbox.log import Outbox
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 
@@ -33,118 +32,40 @@ def by_key(seen: list[Any]) -> dict[str, list[int]]:
     return found
 
 
-async def test_message_reaches_its_group(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: dict[str, int]) -> None:
-        stage.seen.append(body)
-
-    await stage.broker.start()
-    await stage.publish({"id": 1}, key="order-1")
-    assert await stage.saw(1) == [{"id": 1}]
-    await stage.caught_up()
-
-
 async def test_every_group_reads_everything(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def bill(body: int) -> None:
-        stage.seen.append(("billing", body))
-
-    @stage.broker.subscriber(topic="orders", group="mail")
-    async def mail(body: int) -> None:
-        stage.seen.append(("mail", body))
-
-    await stage.broker.start()
-    await stage.publish(1, 2, 3, key="order-1")
+    for group in ("billing", "mail"):
+        stage.reads(group=group, notes=lambda body, _, group=group: (group, body))
+    await stage.play(1, 2, 3, key="order-1")
     await stage.caught_up("billing")
     await stage.caught_up("mail")
-    assert [body for group, body in stage.seen if group == "billing"] == [1, 2, 3]
-    assert [body for group, body in stage.seen if group == "mail"] == [1, 2, 3]
+    for group in ("billing", "mail"):
+        assert [body for name, body in stage.seen if name == group] == [1, 2, 3]
 
 
 async def test_group_that_comes_later_begins_at_the_beginning(stage: Stage) -> None:
     await stage.publish(1, 2, key="order-1")
-
-    @stage.broker.subscriber(topic="orders", group="late")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-
+    stage.reads(group="late")
     await stage.broker.start()
     assert await stage.saw(2) == [1, 2]
 
 
-async def test_group_goes_on_where_it_stopped(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
+async def test_order_of_a_key_is_kept_by_members_of_one_broker(stage: Stage, driver_engine: AsyncEngine) -> None:
+    stage.engine = driver_engine
+    broker = stage.replace(engine=driver_engine)
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.saw(1)
-    await stage.broker.stop()
-    await stage.publish(2, key="order-1")
-    await stage.broker.start()
-    await stage.caught_up()
-    assert stage.seen == [1, 2]
-
-
-async def test_messages_of_other_topics_do_not_arrive(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None:
-        stage.seen.append(body)
-
-    await stage.broker.start()
-    for topic in ("orders2", "order", "returns", "orders"):
-        await stage.publish(topic, topic=topic, key="1")
-    await stage.caught_up()
-    assert stage.seen == ["orders"]
-
-
-async def test_topic_below_another_one_belongs_to_both(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None:
-        stage.seen.append(body)
-
-    await stage.broker.start()
-    await stage.publish("below", topic="orders/eu", key="1")
-    await stage.publish("itself", key="1")
-    await stage.caught_up()
-    assert sorted(stage.seen) == ["below", "itself"]
-
-
-async def test_message_without_a_key_arrives(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-
-    await stage.broker.start()
-    await stage.publish(1, 2, 3)
-    await stage.caught_up()
-    assert stage.seen == [1, 2, 3]
-
-
-@pytest.mark.parametrize("members", [1, 2])
-async def test_order_of_a_key_is_kept_by_members_of_one_broker(stage: Stage, members: int) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", max_workers=members)
+    @broker.subscriber(topic="orders", group="billing", max_workers=2)
     async def handle(body: tuple[str, int]) -> None:
         await asyncio.sleep(0)
         stage.seen.append(body)
 
-    await stage.broker.start()
+    await broker.start()
     await publish_in_turns(stage, 10)
     await stage.caught_up()
     assert by_key(stage.seen) == {key: [*range(10)] for key in KEYS}
+    await broker.stop()
 
 
-async def test_members_of_one_broker_share_the_slots(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", max_workers=2)
-    async def handle(body: tuple[str, int]) -> None: ...
-
-    await stage.broker.start()
-    await stage.shared_by(2)
-    assert [size for _, size in await stage.slots()] == [128, 128]
-
-
-async def test_members_of_one_broker_handle_at_the_same_time(stage: Stage) -> None:
+async def test_members_of_one_broker_share_the_slots_and_handle_at_the_same_time(stage: Stage) -> None:
     both = asyncio.Barrier(2)
 
     @stage.broker.subscriber(topic="orders", group="billing", max_workers=2)
@@ -155,71 +76,32 @@ async def test_members_of_one_broker_handle_at_the_same_time(stage: Stage) -> No
 
     await stage.broker.start()
     await stage.shared_by(2)
+    assert [size for _, size in await stage.slots()] == [128, 128]
     await publish_in_turns(stage, 1)
     await stage.saw(2)
     await stage.caught_up()
 
 
 async def test_two_brokers_share_a_group_and_keep_the_order(stage: Stage) -> None:
-    brokers = [stage.broker, stage.another()]
-    handled: list[list[Any]] = [[], []]
-
-    def register(broker: OutboxBroker, mine: list[Any]) -> None:
-        @broker.subscriber(topic="orders", group="billing")
-        async def handle(body: tuple[str, int]) -> None:
-            mine.append(body)
-            stage.seen.append(body)
-
-    for broker, mine in zip(brokers, handled, strict=True):
-        register(broker, mine)
+    for broker in (stage.broker, stage.another()):
+        stage.reads(broker=broker, notes=lambda body, _, broker=broker: (id(broker), body))
         await broker.start()
     await stage.shared_by(2)
     await publish_in_turns(stage, 10)
     await stage.caught_up()
-    assert by_key(stage.seen) == {key: [*range(10)] for key in KEYS}
-    assert all(handled)
-
-
-async def test_broker_that_joins_while_messages_flow_breaks_no_order(stage: Stage) -> None:
-    late = stage.another()
-    handled: list[Any] = []
-
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def first(body: tuple[str, int]) -> None:
-        stage.seen.append(body)
-
-    @late.subscriber(topic="orders", group="billing")
-    async def second(body: tuple[str, int]) -> None:
-        handled.append(body)
-        stage.seen.append(body)
-
-    await stage.broker.start()
-    await publish_in_turns(stage, 5)
-    await late.start()
-    for number in range(5, 15):
-        await stage.publish(*[[key, number] for key in KEYS], keys=KEYS)
-        await asyncio.sleep(0.01)
-    await stage.shared_by(2)
-    for number in range(15, 20):
-        await stage.publish(*[[key, number] for key in KEYS], keys=KEYS)
-    await stage.caught_up()
-    assert by_key(stage.seen) == {key: [*range(20)] for key in KEYS}
-    assert handled
+    assert by_key([body for _, body in stage.seen]) == {key: [*range(10)] for key in KEYS}
+    assert len({handler for handler, _ in stage.seen}) == 2
 
 
 async def test_one_broker_serves_queues_and_topics(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def of_topic(body: int) -> None:
-        stage.seen.append(("topic", body))
+    stage.reads(notes=lambda body, _: ("topic", body))
 
     @stage.broker.subscriber("orders")
     async def of_queue(body: int) -> None:
         stage.seen.append(("queue", body))
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(2, "orders", session=connection)
+    await stage.play(1, key="order-1")
+    await stage.send(2, "orders")
     await stage.saw(2)
     await stage.caught_up()
 
@@ -234,8 +116,7 @@ async def test_dynamic_subscriber_reads_while_it_is_there(stage: Stage) -> None:
     async def handle(body: int) -> None:
         stage.seen.append(body)
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    await stage.play(1, key="order-1")
     subscriber = stage.broker.subscriber(topic="orders", group="billing", persistent=False)
     subscriber(handle)
     await subscriber.start()
@@ -247,91 +128,21 @@ async def test_dynamic_subscriber_reads_while_it_is_there(stage: Stage) -> None:
         assert await stage.saw(2) == [1, 2]
 
 
-async def test_handlers_of_one_subscriber_are_chosen_by_their_filters(stage: Stage) -> None:
-    subscriber = stage.broker.subscriber(topic="orders", group="billing")
-
-    async def is_big(message: OutboxMessage) -> bool:
-        return "big" in message.headers
-
-    @subscriber(filter=is_big)
-    async def big(body: int) -> None:
-        stage.seen.append(("big", body))
-
-    @subscriber
-    async def small(body: int) -> None:
-        stage.seen.append(("small", body))
-
-    await stage.broker.start()
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(1, topic="orders", key="1", session=connection)
-        await stage.broker.publish(2, topic="orders", key="1", headers={"big": "yes"}, session=connection)
-    assert await stage.saw(2) == [("small", 1), ("big", 2)]
-
-
-async def test_topics_work_on_psycopg(
-    psycopg_engine: AsyncEngine, table: Table, dlq_table: Table, log_tables: LogTables, effects: Table
-) -> None:
-    stage = Stage(psycopg_engine, (table, dlq_table), log_tables, effects)
-
-    @stage.broker.subscriber(topic="orders", group="billing", max_workers=2)
-    async def handle(body: tuple[str, int]) -> None:
-        stage.seen.append(body)
-
-    try:
-        await stage.broker.start()
-        await publish_in_turns(stage, 5)
-        await stage.caught_up()
-        assert by_key(stage.seen) == {key: [*range(5)] for key in KEYS}
-    finally:
-        await stage.close()
-
-
-async def test_event_names_the_topic_and_the_position(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None: ...
-
-    await stage.broker.start()
-    (position,) = await stage.publish(1, key="order-1")
-    event = await stage.witness.wait(Handled)
-    assert (event.queue, event.id, event.deliveries_count) == ("orders", position, 1)
-
-
-async def test_handler_may_be_a_plain_function(stage: Stage) -> None:
-    @stage.broker.publisher(topic="bills")
-    @stage.broker.subscriber(topic="orders", group="billing")
-    def handle(body: int) -> int:
-        return body + 1
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.caught_up()
-    assert [row["body"] for row in await stage.in_log("bills")] == [b"2"]
-
-
 @pytest.mark.parametrize("batch", [False, True])
 async def test_access_log_names_the_topic(stage: Stage, caplog: pytest.LogCaptureFixture, batch: bool) -> None:
-    broker = stage.replace(logger=logging.getLogger("shop"))
-
-    @broker.subscriber(topic="orders", group="billing", batch=batch)
-    async def handle(body: Any) -> None: ...
-
+    stage.replace(logger=logging.getLogger("shop"))
+    stage.reads(batch=batch)
     caplog.set_level(logging.INFO, "shop")
-    await broker.start()
-    await stage.publish(1, key="order-1")
+    await stage.play(1)
     await stage.caught_up()
     reported = [record for record in caplog.records if record.getMessage() == "Processed"]
     assert [(record.__dict__["queue"], len(record.__dict__["message_id"])) for record in reported] == [("orders", 36)]
 
 
 async def test_policy_of_the_broker_holds_for_its_topics(stage: Stage) -> None:
-    broker = stage.replace(ack_policy=AckPolicy.REJECT_ON_ERROR)
-
-    @broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        raise ValueError
-
-    await broker.start()
-    await stage.publish(1, key="order-1")
+    stage.replace(ack_policy=AckPolicy.REJECT_ON_ERROR)
+    stage.reads(1)
+    await stage.play(1)
     await stage.has_deferred("parked")
 
 
@@ -346,11 +157,7 @@ async def test_group_in_the_middle_of_what_committed_together_misses_nothing(sta
     while await stage.outbox.dispatch(nothing, "mail", "orders"):
         pass
     await stage.publish("e", key="order-1")
-
-    @stage.broker.subscriber(topic="orders", group="mail")
-    async def mail(body: str) -> None:
-        stage.seen.append(body)
-
+    stage.reads(group="mail")
     await stage.broker.start()
     assert await stage.saw(1) == ["e"]
     late = stage.broker.subscriber(topic="orders", group="billing")
@@ -362,3 +169,72 @@ async def test_group_in_the_middle_of_what_committed_together_misses_nothing(sta
     await late.start()
     await stage.caught_up("billing")
     assert stage.seen == ["e", "b", "c", "d", "e"]
+
+
+async def test_group_that_starts_at_the_end_reads_what_comes_after(stage: Stage) -> None:
+    await stage.publish("old")
+    stage.reads(start="latest")
+    await stage.broker.start()
+    assert await stage.slots(), "the place is taken when the start has ended"
+    await stage.publish("new")
+    assert await stage.saw(1) == ["new"]
+
+
+async def test_group_that_starts_at_a_time_reads_what_became_readable_since(stage: Stage) -> None:
+    for body in ("old", "new"):
+        await stage.publish(body)
+        await stage.outbox.client.sequencer.catch_up()
+    await stage.sql(f"update {stage.log_tables.ticks.name} set at = at - interval '2 hours' where tick = 1")
+    stage.reads(start=datetime.now(UTC) - timedelta(hours=1))
+    await stage.broker.start()
+    assert await stage.saw(1) == ["new"]
+
+
+async def test_start_of_a_group_that_has_read_means_nothing(stage: Stage) -> None:
+    stage.reads(start="latest")
+    await stage.broker.start()
+    await stage.shared_by(1)
+    await stage.broker.stop()
+    await stage.publish("while it was away")
+    await stage.broker.start()
+    assert await stage.saw(1) == ["while it was away"]
+
+
+async def test_outbox_starts_at_a_time_too(stage: Stage, engine: AsyncEngine) -> None:
+    await stage.publish("old")
+    await stage.outbox.client.sequencer.catch_up()
+    later = Outbox(engine, tables=stage.log_tables, start=datetime.now(UTC) + timedelta(hours=1), listen=False)
+    assert not await later.dispatch(stage.seen.append, "tomorrow")
+    await later.cleanup()
+
+
+async def test_slot_stops_when_too_many_wait(stage: Stage) -> None:
+    stage.reads(*range(10), max_deferred=3, retry_strategy=ConstantRetry(delay_seconds=60))
+    await stage.publish(*range(10), key="one")
+    await stage.broker.start()
+    await eventually(lambda: stage.witness.of(KeyHalted))
+    # These are written after it was told.
+    await stage.has_deferred("retry", "deferred", "deferred")
+
+
+async def test_several_topics_are_read_by_one_subscriber(stage: Stage) -> None:
+    stage.reads(topic=["orders", "returns"], max_workers=2, notes=lambda body, one: (one.raw_message.queue, body))
+    await stage.publish(1, topic="orders")
+    await stage.publish(2, topic="returns", key="k")
+    await stage.publish(3, topic="letters")
+    await stage.broker.start()
+    assert sorted(await stage.saw(2)) == [("orders", 1), ("returns", 2)]
+    await stage.caught_up(topic="orders")
+    await stage.caught_up(topic="returns")
+    rows = await stage.sql(f"select distinct uri from {stage.log_tables.offsets.name} order by 1")
+    assert [row["uri"] for row in rows] == ["orders", "returns"]
+
+
+async def test_several_topics_are_read_behind_a_routers_prefix(stage: Stage) -> None:
+    router = OutboxRouter(prefix="shop-")
+    stage.reads(broker=router, topic=("orders", "returns"))
+    stage.broker.include_router(router)
+    await stage.publish(1, topic="shop-orders")
+    await stage.publish(2, topic="shop-returns")
+    await stage.broker.start()
+    assert sorted(await stage.saw(2)) == [1, 2]

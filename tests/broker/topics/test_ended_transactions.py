@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, text
+from sqlalchemy import text
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox import ConstantRetry, Envelope, OutboxBroker, TestOutboxBroker, make_outbox_table
+from faststream_outbox import ConstantRetry, Envelope, OutboxBroker, TestOutboxBroker
 from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.errors import SessionRequired
 from faststream_outbox.log import Outbox, OutboxMessage
@@ -25,7 +25,7 @@ LATER = ConstantRetry(delay_seconds=1000)
 async def test_publishing_after_the_handler_is_refused_in_every_way(stage: Stage, fails: bool) -> None:
     broker = stage.broker
     publisher, to_topic = broker.publisher("late"), broker.publisher(topic="late")
-    is_over, sessions, left = asyncio.Event(), [], []
+    is_over, left = asyncio.Event(), []
 
     async def afterwards(session: AsyncSession) -> list[str]:
         await is_over.wait()
@@ -54,15 +54,13 @@ async def test_publishing_after_the_handler_is_refused_in_every_way(stage: Stage
 
     @broker.subscriber("orders", transactional=True, retry_strategy=LATER)
     async def handle(body: int, session: OutboxSession) -> None:
-        sessions.append(session)
         left.append(asyncio.create_task(afterwards(session)))
         await broker.publish(body, "mails")
         if fails:
             raise ValueError
 
     await broker.start()
-    async with AsyncSession(stage.engine) as session, session.begin():
-        await broker.publish(1, "orders", session=session)
+    await stage.send(1, "orders")
 
     async def it_was_settled() -> bool:
         rows = await stage.sql(f"select attempts_count from {stage.table.name} where queue = 'orders'")
@@ -95,8 +93,7 @@ async def test_session_of_a_subscriber_of_the_log_ends_with_it(stage: Stage) -> 
     assert not stage.engine.pool.checkedout()  # type: ignore[attr-defined]
 
 
-async def test_publishing_after_the_handler_is_refused_in_memory_too() -> None:
-    broker = OutboxBroker(outbox_table=make_outbox_table(MetaData()), logger=None)
+async def test_publishing_after_the_handler_is_refused_in_memory_too(broker: OutboxBroker) -> None:
     is_over, left = asyncio.Event(), []
 
     async def afterwards() -> None:

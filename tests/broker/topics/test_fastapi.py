@@ -51,14 +51,19 @@ def _handlers(stage: Stage) -> HandlerRouter:
     return router
 
 
+@pytest.fixture
+def router(stage: Stage) -> OutboxRouter:
+    return OutboxRouter(
+        stage.engine, outbox_table=stage.table, dlq_table=None, log_tables=stage.log_tables, logger=None
+    )
+
+
 @pytest.fixture(params=["OutboxRouter", "FastStreamAPI"])
 def served(request: pytest.FixtureRequest, stage: Stage) -> tuple[OutboxBroker, Any]:
     """The broker and the application, not yet started."""
     app = FastAPI()
     if request.param == "OutboxRouter":
-        router = OutboxRouter(
-            stage.engine, outbox_table=stage.table, dlq_table=None, log_tables=stage.log_tables, logger=None
-        )
+        router: OutboxRouter = request.getfixturevalue("router")
         router.include_router(_handlers(stage))
         app.include_router(router)
         return router.broker, app
@@ -88,13 +93,6 @@ async def test_handlers_run_under_the_test_broker(served: tuple[OutboxBroker, An
     async with TestOutboxBroker(served[0]) as tested:
         await tested.publish_batch({"id": 1}, {"id": 2}, topic="shop.batches", session=fake_session())
     assert stage.seen == [([1, 2], 2)]
-
-
-@pytest.fixture
-def router(stage: Stage) -> OutboxRouter:
-    return OutboxRouter(
-        stage.engine, outbox_table=stage.table, dlq_table=None, log_tables=stage.log_tables, logger=None
-    )
 
 
 async def test_handler_registered_on_the_router_itself(router: OutboxRouter, stage: Stage) -> None:

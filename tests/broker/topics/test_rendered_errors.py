@@ -8,7 +8,6 @@ from faststream import AckPolicy
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import NoRetry
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware
@@ -57,11 +56,9 @@ async def test_secret_of_an_error_is_nowhere(stage: Stage, caplog: pytest.LogCap
         fail()
 
     caplog.set_level(logging.DEBUG)
-    await broker.start()
-    async with AsyncSession(stage.engine) as session, session.begin():
-        await broker.publish(1, "orders", session=session)
-        await broker.publish(1, "orders-at-once", session=session)
-        await broker.publish(1, topic="orders", session=session)
+    await stage.play(1)
+    await stage.send(1, "orders")
+    await stage.send(1, "orders-at-once")
 
     async def both_died() -> bool:
         return len(await stage.sql(f"select id from {stage.dlq_table.name}")) == 2

@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from faststream_outbox import NoRetry, OutboxBroker, make_outbox_table
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
-from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.log import make_log_tables
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
@@ -38,11 +37,14 @@ async def schema(engine: AsyncEngine) -> AsyncIterator[str]:
         await connection.execute(text('drop schema "my shop" cascade'))
 
 
+async def publish(broker: OutboxBroker, engine: AsyncEngine, *bodies: int) -> None:
+    async with AsyncSession(engine) as session, session.begin():
+        await broker.publish_batch(*bodies, topic="orders", key="order-1", session=session)
+
+
 async def test_tables_may_live_in_a_schema(engine: AsyncEngine, schema: str) -> None:
     metadata = MetaData(schema=schema)
     outbox_table, log_tables = make_outbox_table(metadata), make_log_tables(metadata, "outbox_log")
-    async with engine.begin() as connection:
-        await connection.run_sync(metadata.create_all)
     broker = OutboxBroker(engine, outbox_table=outbox_table, dlq_table=None, log_tables=log_tables, logger=None)
     seen: list[int] = []
 
@@ -55,13 +57,10 @@ async def test_tables_may_live_in_a_schema(engine: AsyncEngine, schema: str) -> 
     async def mail(body: int) -> None:
         seen.append(body)
 
-    await broker.start()
-    try:
-        async with AsyncSession(engine) as session, session.begin():
-            await broker.publish(1, topic="orders", key="order-1", session=session)
+    async with made(metadata, engine), broker:
+        await broker.start()
+        await publish(broker, engine, 1)
         await eventually(lambda: seen == [1, 2])
-    finally:
-        await broker.stop()
 
 
 @pytest.mark.parametrize("pool", [{"pool_size": 1, "max_overflow": 0, "pool_timeout": 2}, {"poolclass": NullPool}])
@@ -69,13 +68,8 @@ async def test_pool_may_be_small(stage: Stage, database_url: URL, pool: dict[str
     """A transactional handler has the only connection of the pool; the engine's own are not from there."""
     engine = create_async_engine(database_url, **pool)
     broker = stage.replace(engine=engine)
-
-    @broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=NoRetry())
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-
-    await broker.start()
-    await stage.publish(*range(10), keys=[str(number) for number in range(10)])
+    stage.writes(retry_strategy=NoRetry())
+    await stage.play(*range(10), keys=[str(number) for number in range(10)])
     await stage.caught_up()
     assert await stage.effect_numbers() == [*range(10)]
     await broker.stop()
@@ -84,11 +78,7 @@ async def test_pool_may_be_small(stage: Stage, database_url: URL, pool: dict[str
 
 async def test_messages_of_others_are_found_without_listening(stage: Stage) -> None:
     reader = stage.another(listen=False)
-
-    @reader.subscriber(topic="orders", group="billing", min_fetch_interval=0.1)
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-
+    stage.reads(broker=reader, min_fetch_interval=0.1)
     await reader.start()
     await stage.publish(1, key="order-1")
     assert await stage.saw(1) == [1]
@@ -104,8 +94,7 @@ async def test_handler_may_publish_to_the_topic_that_it_reads(stage: Stage, tran
                 session = None if transactional else own
                 await stage.broker.publish(body + 1, topic="orders", key="order-1", session=session)
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    await stage.play(1, key="order-1")
     await stage.saw(5)
     await stage.caught_up()
     assert stage.seen == [1, 2, 3, 4, 5]
@@ -115,21 +104,12 @@ async def test_two_applications_have_logs_of_their_own(stage: Stage) -> None:
     """The same topic and group in another log of the same database are something else."""
     metadata = MetaData()
     broker = stage.another(log_tables=make_log_tables(metadata, "other_log", "other_offsets"))
-
-    @broker.subscriber(topic="orders", group="billing")
-    async def other(body: int) -> None:
-        stage.seen.append(("other", body))
-
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def own(body: int) -> None:
-        stage.seen.append(("own", body))
-
+    stage.reads(broker=broker, notes=lambda body, _: ("other", body))
+    stage.reads(notes=lambda body, _: ("own", body))
     async with made(metadata, stage.engine):
         await broker.start()
-        await stage.broker.start()
-        await stage.publish(1, key="order-1")
-        async with AsyncSession(stage.engine) as session, session.begin():
-            await broker.publish(2, topic="orders", key="order-1", session=session)
+        await stage.play(1, key="order-1")
+        await publish(broker, stage.engine, 2)
         await stage.saw(2)
         await broker.stop()
         await stage.caught_up()
@@ -139,16 +119,11 @@ async def test_two_applications_have_logs_of_their_own(stage: Stage) -> None:
 async def test_messages_of_a_partitioned_log_arrive(stage: Stage) -> None:
     metadata = MetaData()
     broker = stage.another(log_tables=make_log_tables(metadata, "parted_log", "parted_offsets", partitioned=True))
-
-    @broker.subscriber(topic="orders", group="billing", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-
+    stage.writes(broker=broker)
     async with made(metadata, stage.engine):
         await stage.sql("create table parted_log_1 partition of parted_log default")
         await broker.start()
-        async with AsyncSession(stage.engine) as session, session.begin():
-            await broker.publish_batch(1, 2, topic="orders", key="order-1", session=session)
-            await broker.publish(3, topic="orders", key="order-1", session=session)
+        await publish(broker, stage.engine, 1, 2)
+        await publish(broker, stage.engine, 3)
         await stage.wrote(1, 2, 3)
         await broker.stop()

@@ -1,52 +1,55 @@
-"""Starting and stopping subscribers of topics: what is in flight finishes, slots are free, nothing comes twice."""
+"""Starting, pausing and stopping subscribers of topics: what is in flight finishes, slots are free, nothing twice."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from faststream.exceptions import StopConsume
+from faststream.exceptions import IncorrectState, StopConsume
 from sqlalchemy import URL, Engine, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from faststream_outbox import OutboxBroker
+from faststream_outbox import TestOutboxBroker
 from faststream_outbox._internal.events.types import DrainTimedOut, Released
 from faststream_outbox._internal.log.sharing.slots import slot_of
-from faststream_outbox.annotations import OutboxSession
+from faststream_outbox.errors import UnknownName
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 
 
 class Slow:
-    """A handler that is held up at its first message."""
+    """A handler that is held up at its first message or batch."""
 
-    def __init__(self, stage: Stage, broker: OutboxBroker | None = None, **options: Any) -> None:
+    def __init__(self, stage: Stage, **options: Any) -> None:
         self.begun, self.may_end = asyncio.Event(), asyncio.Event()
-        subscriber = (broker or stage.broker).subscriber(topic="orders", group="billing", **options)
 
-        @subscriber
-        async def handle(body: int) -> None:
+        @stage.broker.subscriber(topic="orders", group="billing", **options)
+        async def handle(body: Any) -> None:
             self.begun.set()
             await self.may_end.wait()
             stage.seen.append(body)
+
+
+async def stop_meanwhile(stage: Stage, begun: asyncio.Event, may_end: asyncio.Event) -> None:
+    """Stop the broker while a message is in hand, which then ends."""
+    await begun.wait()
+    stopping = asyncio.create_task(stage.broker.stop())
+    await asyncio.sleep(0.05)
+    assert not stopping.done()
+    may_end.set()
+    await stopping
 
 
 async def test_message_in_hand_finishes_and_the_next_one_does_not_begin(stage: Stage) -> None:
     slow = Slow(stage)
     await stage.publish(1, 2, 3, key="order-1")
     await stage.broker.start()
-    await slow.begun.wait()
-    stopping = asyncio.create_task(stage.broker.stop())
-    await asyncio.sleep(0.05)
-    assert not stopping.done()
-    slow.may_end.set()
-    await stopping
+    await stop_meanwhile(stage, slow.begun, slow.may_end)
     assert stage.seen == [1]
 
 
 async def test_slots_are_free_at_once(stage: Stage) -> None:
     slow = Slow(stage)
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    await stage.play(1, key="order-1")
     await slow.begun.wait()
     slow.may_end.set()
     await stage.broker.stop()
@@ -54,41 +57,11 @@ async def test_slots_are_free_at_once(stage: Stage) -> None:
     assert await stage.sql(f"select 1 from {stage.log_tables.members.name}") == []
 
 
-async def test_another_member_goes_on_at_once_and_nothing_comes_twice(stage: Stage) -> None:
-    slow = Slow(stage, lease_ttl_seconds=60.0)
-    await stage.publish(*range(20), key="order-1")
-    await stage.broker.start()
-    await slow.begun.wait()
-    slow.may_end.set()
-    await stage.broker.stop()
-    other = stage.another()
-
-    @other.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-
-    await other.start()
-    # This waits for less than the sixty seconds of the first broker's leases.
-    await stage.caught_up()
-    assert stage.seen == [*range(20)]
-
-
 async def test_batch_in_hand_finishes(stage: Stage) -> None:
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True, batch_size=2)
-    async def handle(bodies: list[int]) -> None:
-        begun.set()
-        await may_end.wait()
-        stage.seen.append(bodies)
-
+    slow = Slow(stage, batch=True, batch_size=2)
     await stage.publish(1, 2, 3, key="order-1")
     await stage.broker.start()
-    await begun.wait()
-    stopping = asyncio.create_task(stage.broker.stop())
-    await asyncio.sleep(0.05)
-    may_end.set()
-    await stopping
+    await stop_meanwhile(stage, slow.begun, slow.may_end)
     assert stage.seen == [[1, 2]]
     await stage.broker.start()
     await stage.caught_up()
@@ -98,19 +71,14 @@ async def test_batch_in_hand_finishes(stage: Stage) -> None:
 async def test_transaction_in_hand_commits(stage: Stage) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
 
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
+    async def wait(session: AsyncSession, message: Any) -> None:
         begun.set()
         await may_end.wait()
 
+    stage.writes(wait)
     await stage.publish(1, 2, key="order-1")
     await stage.broker.start()
-    await begun.wait()
-    stopping = asyncio.create_task(stage.broker.stop())
-    await asyncio.sleep(0.05)
-    may_end.set()
-    await stopping
+    await stop_meanwhile(stage, begun, may_end)
     assert await stage.effect_numbers() == [1]
     await stage.broker.start()
     await stage.caught_up()
@@ -119,7 +87,7 @@ async def test_transaction_in_hand_commits(stage: Stage) -> None:
 
 async def test_handler_that_takes_too_long_is_cancelled_and_its_message_comes_again(stage: Stage) -> None:
     broker = stage.replace(graceful_timeout=0.1)
-    slow = Slow(stage, broker)
+    slow = Slow(stage)
     await stage.publish(1, 2, key="order-1")
     await broker.start()
     await slow.begun.wait()
@@ -134,74 +102,37 @@ async def test_handler_that_takes_too_long_is_cancelled_and_its_message_comes_ag
     assert stage.seen == [1, 2]
 
 
-async def test_idle_subscriber_stops_at_once(stage: Stage) -> None:
-    broker = stage.replace(graceful_timeout=3600.0)
-    Slow(stage, broker, max_workers=4, min_fetch_interval=50.0, max_fetch_interval=50.0)
+@pytest.mark.parametrize("timeout", [None, 0.0, 3600.0])
+async def test_idle_subscriber_stops_at_once_and_gives_its_slots_back(stage: Stage, timeout: float | None) -> None:
+    broker = stage.replace(graceful_timeout=timeout)
+    Slow(stage, max_workers=4, min_fetch_interval=50.0, max_fetch_interval=50.0)
     await broker.start()
     await stage.shared_by(4)
     async with asyncio.timeout(30):
         await broker.stop()
-
-
-@pytest.mark.parametrize("timeout", [None, 0.0])
-async def test_stopping_without_patience_gives_an_idle_subscribers_slots_back(
-    stage: Stage, timeout: float | None
-) -> None:
-    broker = stage.replace(graceful_timeout=timeout)
-    Slow(stage, broker)
-    await broker.start()
-    await stage.shared_by(1)
-    await broker.stop()
     assert await stage.slots() == [(None, 256)]
     assert stage.witness.of(DrainTimedOut) == []
 
 
 async def test_broker_can_be_started_again(stage: Stage) -> None:
-    slow = Slow(stage)
-    slow.may_end.set()
+    stage.reads()
+    await stage.broker.stop()
+    assert await stage.slots() == []
     for number in range(3):
-        await stage.broker.start()
-        await stage.publish(number, key="order-1")
+        await stage.play(number, key="order-1")
         await stage.saw(number + 1)
         await stage.broker.stop()
     assert stage.seen == [0, 1, 2]
 
 
-async def test_stop_before_start_does_nothing(stage: Stage) -> None:
-    Slow(stage)
-    await stage.broker.stop()
-    assert await stage.slots() == []
-
-
-async def test_handler_that_says_so_stops_its_subscriber(stage: Stage) -> None:
-    """The message that says it is tried again, by whoever comes next, as under NACK_ON_ERROR any failure is."""
-
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: int) -> None:
-        stage.seen.append(body)
-        raise StopConsume
-
-    await stage.publish(1, 2, keys=["a", "b"])
-    await stage.broker.start()
-    await stage.saw(1)
-
-    async def the_slots_are_free() -> bool:
-        return await stage.slots() == [(None, 256)]
-
-    await eventually(the_slots_are_free)
-    assert stage.seen == [1]
-    assert [each.state for each in await stage.deferred()] == ["retry"]
-
-
 async def test_stopping_leaves_no_connection_of_its_own(stage: Stage, database_url: URL, sync_engine: Engine) -> None:
     named = {"application_name": "stopped"}
     engine = create_async_engine(database_url, connect_args={"server_settings": named})
-    broker = stage.another(engine=engine)
-    Slow(stage, broker).may_end.set()
-    await broker.start()
-    await stage.publish(1, key="order-1")
+    stage.replace(engine=engine)
+    stage.reads()
+    await stage.play(1, key="order-1")
     await stage.saw(1)
-    await broker.stop()
+    await stage.broker.stop()
     await engine.dispose()
 
     def no_connection_is_left() -> bool:
@@ -213,6 +144,7 @@ async def test_stopping_leaves_no_connection_of_its_own(stage: Stage, database_u
 
 
 async def test_other_member_finishes_when_a_handler_stops_its_subscriber(stage: Stage) -> None:
+    """The message that says so is tried again, by whoever comes next, as under NACK_ON_ERROR any failure is."""
     both, may_end = asyncio.Barrier(2), asyncio.Event()
 
     @stage.broker.subscriber(topic="orders", group="billing", max_workers=2)
@@ -234,10 +166,10 @@ async def test_other_member_finishes_when_a_handler_stops_its_subscriber(stage: 
     may_end.set()
     await stage.saw(3)
 
-    async def the_slots_are_free() -> bool:
-        return [owner for owner, _ in await stage.slots()] == [None]
+    async def slots_are_free() -> bool:
+        return await stage.slots() == [(None, 256)]
 
-    await eventually(the_slots_are_free)
+    await eventually(slots_are_free)
     assert [each.state for each in await stage.deferred()] == ["retry"]
 
 
@@ -246,16 +178,39 @@ async def test_other_member_finishes_when_a_handler_stops_its_subscriber(stage: 
 async def test_handler_that_takes_longer_than_its_lease_keeps_it(stage: Stage) -> None:
     slow = Slow(stage, lease_ttl_seconds=2.0)
     other = stage.another()
-
-    @other.subscriber(topic="orders", group="billing", lease_ttl_seconds=2.0)
-    async def handle(body: int) -> None:
-        stage.seen.append(("other", body))
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    stage.reads(broker=other, lease_ttl_seconds=2.0, notes=lambda body, _: ("other", body))
+    await stage.play(1, key="order-1")
     await slow.begun.wait()
     await other.start()
     await asyncio.sleep(2.5)
     slow.may_end.set()
     await stage.caught_up()
     assert stage.seen == [1]
+
+
+async def test_group_is_paused_and_resumed_through_the_broker(stage: Stage) -> None:
+    stage.reads()
+    await stage.play(1)
+    await stage.saw(1)
+    operator = stage.another()
+    assert await operator.groups.pause("billing", "orders")
+
+    async def is_left() -> bool:
+        return (await operator.groups.list("billing"))[0].slots == 0
+
+    await eventually(is_left)
+    assert await stage.broker.ping()
+    await stage.publish(2)
+    assert [(each.name, each.uri) for each in await operator.groups.paused()] == [("billing", "orders")]
+    assert stage.seen == [1]
+    assert await operator.groups.resume("billing", "orders")
+    assert await stage.saw(2) == [1, 2]
+    with pytest.raises(UnknownName, match="billing"):
+        await operator.groups.pause("biling", "orders")
+    assert await operator.parked.list() == []
+
+
+async def test_test_broker_refuses_what_is_for_operators(stage: Stage) -> None:
+    async with TestOutboxBroker(stage.broker) as broker:
+        with pytest.raises(IncorrectState, match="fake_client"):
+            _ = broker.groups

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from faststream.exceptions import NackMessage, RejectMessage
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -13,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from faststream_outbox import ConstantRetry
-from faststream_outbox._internal.events.types import Died, Handled, Retried
+from faststream_outbox._internal.events.types import Handled
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware
 from faststream_outbox.prometheus import OutboxPrometheusMiddleware
@@ -37,12 +36,8 @@ def _value(registry: CollectorRegistry, name: str, **labels: str) -> float | Non
 
 
 async def test_message_that_goes_well_is_counted(stage: Stage, registry: CollectorRegistry) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None:
-        stage.seen.append(_value(registry, "received_messages_in_process", handler="orders"))
-
-    await stage.broker.start()
-    await stage.publish("chair", key="order-1")
+    stage.reads(notes=lambda *_: _value(registry, "received_messages_in_process", handler="orders"))
+    await stage.play("chair")
     await stage.witness.wait(Handled)
     assert stage.seen == [1]
     assert _value(registry, "received_messages_in_process", handler="orders") == 0
@@ -52,28 +47,8 @@ async def test_message_that_goes_well_is_counted(stage: Stage, registry: Collect
     assert _value(registry, "published_messages_total", destination="orders", status="success") == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "ending"),
-    [(ValueError("no"), "error", Retried), (NackMessage(), "nacked", Retried), (RejectMessage(), "rejected", Died)],
-    ids=repr,
-)
-async def test_failure_is_counted_by_its_kind(
-    stage: Stage, registry: CollectorRegistry, error: Exception, status: str, ending: type[Any]
-) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None:
-        raise error
-
-    await stage.broker.start()
-    await stage.publish("chair", key="order-1")
-    await stage.witness.wait(ending)
-    assert _value(registry, "received_processed_messages_total", handler="orders", status=status) == 1
-
-
 async def test_batch_counts_as_many_messages_as_it_holds(stage: Stage, registry: CollectorRegistry) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[str]) -> None: ...
-
+    stage.reads(batch=True)
     await stage.publish("chair", "table", "lamp", keys=["a", "b", "a"])
     await stage.broker.start()
     await stage.witness.wait(Handled, 3)
@@ -109,29 +84,10 @@ def spans(stage: Stage, reader: InMemoryMetricReader) -> Spans:
 
 
 def _ids(span: ReadableSpan) -> tuple[int, int]:
-    assert span.context is not None
     return span.context.trace_id, span.context.span_id
 
 
-async def _publish_one(stage: Stage, body: Any = "chair") -> None:
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(body, topic="orders", key="order-1", session=connection)
-
-
-async def test_handler_continues_the_trace_of_the_publisher(stage: Stage, spans: Spans) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None: ...
-
-    await stage.broker.start()
-    await _publish_one(stage)
-    await eventually(lambda: spans.named("orders process"))
-    ((process,), (create,)) = spans.named("orders process"), spans.named("orders create")
-    assert process.parent is not None
-    assert (process.parent.trace_id, process.parent.span_id) == _ids(create)
-    assert (process.attributes or {})["messaging.destination_publish.name"] == "orders"
-
-
-async def test_each_attempt_has_a_span_in_the_same_trace(stage: Stage, spans: Spans) -> None:
+async def test_each_attempt_continues_the_trace_of_the_publisher(stage: Stage, spans: Spans) -> None:
     failures = [ValueError("not yet")]
 
     @stage.broker.subscriber(topic="orders", group="billing", retry_strategy=ConstantRetry(delay_seconds=0.02))
@@ -140,21 +96,21 @@ async def test_each_attempt_has_a_span_in_the_same_trace(stage: Stage, spans: Sp
             raise failures.pop()
 
     await stage.broker.start()
-    await _publish_one(stage)
+    await stage.send("chair")
     await eventually(lambda: len(spans.named("orders process")) == 2)
     (create,) = spans.named("orders create")
-    assert {_ids(span)[0] for span in spans.named("orders process")} == {_ids(create)[0]}
+    for process in spans.named("orders process"):
+        assert (process.parent.trace_id, process.parent.span_id) == _ids(create)
+        assert (process.attributes or {})["messaging.destination_publish.name"] == "orders"
     assert [span.status.is_ok for span in spans.named("orders process")] == [False, True]
 
 
 async def test_batch_is_linked_to_each_of_its_messages(
     stage: Stage, spans: Spans, reader: InMemoryMetricReader
 ) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", batch=True)
-    async def handle(bodies: list[str]) -> None: ...
-
+    stage.reads(batch=True)
     for body in ("chair", "table"):
-        await _publish_one(stage, body)
+        await stage.send(body)
     origins = {_ids(span) for span in spans.named("orders create")}
     await stage.broker.start()
     await eventually(lambda: spans.named("orders process"))
@@ -165,17 +121,14 @@ async def test_batch_is_linked_to_each_of_its_messages(
     assert [point.value for point in points(reader, "messaging.process.messages")] == [2]
 
 
-class Heard:
+class Heard(list[tuple[str, Mapping[str, Any]]]):
     """A recorder that keeps what it hears."""
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-
     def __call__(self, event: str, tags: Mapping[str, Any]) -> None:
-        self.calls.append((event, dict(tags)))
+        self.append((event, {**tags}))
 
-    def named(self, name: str) -> list[dict[str, Any]]:
-        return [tags for event, tags in self.calls if event == name]
+    def named(self, name: str) -> list[Mapping[str, Any]]:
+        return [tags for event, tags in self if event == name]
 
 
 @pytest.fixture
@@ -186,33 +139,20 @@ def heard(stage: Stage) -> Heard:
 
 
 async def test_recorder_hears_of_a_message_from_publish_to_ack(stage: Stage, heard: Heard) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def handle(body: str) -> None: ...
-
-    await stage.broker.start()
-    (position,) = await stage.publish("chair", key="order-1")
-    await eventually(lambda: heard.named("acked"))
-    ((dispatched,), (acked,)) = heard.named("dispatched"), heard.named("acked")
+    stage.reads()
+    (position, _) = await stage.play("chair", "table", keys=["a", "b"])
+    await eventually(lambda: len(heard.named("acked")) == 2)
+    (published,) = heard.named("published")
+    assert (published["queue"], published["count"], published["size_bytes"]) == ("orders", 2, 10)
+    assert published["status"] == "success"
+    dispatched, acked = heard.named("dispatched")[0], heard.named("acked")[0]
     assert (dispatched["queue"], dispatched["row_id"], dispatched["size_bytes"]) == ("orders", position, 5)
     assert (acked["queue"], acked["row_id"], acked["deliveries_count"]) == ("orders", position, 1)
 
 
-async def test_recorder_hears_what_is_published(stage: Stage, heard: Heard) -> None:
-    await stage.publish("chair", "table", keys=["a", "b"])
-    (published,) = heard.named("published")
-    assert (published["queue"], published["count"], published["size_bytes"]) == ("orders", 2, 10)
-    assert published["status"] == "success"
-
-
 async def test_recorder_hears_of_failures(stage: Stage, heard: Heard) -> None:
-    @stage.broker.subscriber(
-        topic="orders", group="billing", retry_strategy=ConstantRetry(delay_seconds=0.02, max_attempts=2)
-    )
-    async def handle(body: str) -> None:
-        raise ValueError
-
-    await stage.broker.start()
-    await stage.publish("chair", key="order-1")
+    stage.reads("chair", retry_strategy=ConstantRetry(delay_seconds=0.02, max_attempts=2))
+    await stage.play("chair")
     await eventually(lambda: heard.named("nacked_terminal"))
     (retried,) = heard.named("nacked_retried")
     assert (retried["exception_type"], retried["next_delay_seconds"]) == ("ValueError", 0.02)
@@ -233,8 +173,7 @@ async def test_groups_whose_handlers_have_the_same_name_are_counted_apart(stage:
 
     register("billing")
     register("mail")
-    await broker.start()
-    await stage.publish("chair", key="order-1")
+    await stage.play("chair")
     await stage.witness.wait(Handled, 2)
     running = [
         sample.value

@@ -1,23 +1,58 @@
 """Transactional handlers of topics: effects, published messages and the cursor commit together, or not at all."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from faststream import AckPolicy
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import URL, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import ConstantRetry, NoRetry, OutboxResponse
 from faststream_outbox._internal.log.settler import Settler
-from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
 from faststream_outbox.annotations import OutboxBroker as BrokerOfHandler
-from tests.broker.topics.stage import Stage
-from tests.waiting import eventually
+from faststream_outbox.annotations import OutboxSession
+from tests.broker.topics.stage import Stage, Then
 
 LATER = ConstantRetry(delay_seconds=1000)
 SOON = ConstantRetry(delay_seconds=0.02)
+LEASE = 0.8
+NACK, MANUAL = AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL
+pytestmark = pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
+
+
+def raises(error: type[BaseException] = ValueError) -> Then:
+    async def fail(session: AsyncSession, message: Any) -> None:
+        raise error
+
+    return fail
+
+
+def at_first(stage: Stage, then: Then, times: int = 1) -> Then:
+    """Only so many times."""
+
+    async def do(session: AsyncSession, message: Any) -> None:
+        if len(stage.seen) <= times:
+            await then(session, message)
+
+    return do
+
+
+async def cannot_commit(session: AsyncSession, message: Any) -> None:
+    async def broken() -> None:
+        raise ValueError("no commit")
+
+    session.commit = broken  # type: ignore[method-assign]
+
+
+async def acks(session: AsyncSession, message: Any) -> None:
+    await message.ack()
+
+
+async def nacks(session: AsyncSession, message: Any) -> None:
+    await message.nack(delay=1000)
 
 
 async def reached(stage: Stage) -> int:
@@ -36,8 +71,7 @@ async def test_effects_messages_and_the_cursor_commit_together(stage: Stage) -> 
         stage.seen.append((await reached(stage), await stage.effect_numbers(), await stage.in_log("bills")))
         return body + 3
 
-    await stage.broker.start()
-    (position,) = await stage.publish(1, key="order-1")
+    (position,) = await stage.play(1, key="order-1")
     await stage.caught_up()
     assert stage.seen == [(0, [], [])]
     assert await reached(stage) >= position
@@ -69,101 +103,45 @@ async def test_exception_leaves_nothing_and_the_message_comes_again(stage: Stage
         if len(stage.seen) == 1:
             raise ValueError
 
-    await stage.broker.start()
-    await stage.publish(1, 2, key="order-1")
+    await stage.play(1, 2, key="order-1")
     await stage.caught_up()
     assert stage.seen == [1, 1, 2]
     assert await stage.effect_numbers() == [1, 2]
     assert [row["body"] for row in await stage.in_log("bills")] == [b"2", b"3"]
 
 
-@pytest.mark.parametrize("raised", [ValueError, NackMessage, asyncio.CancelledError])
-async def test_ending_that_is_no_success_rolls_back(stage: Stage, raised: type[BaseException]) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=LATER)
-    async def handle(body: int, session: OutboxSession, outbox: BrokerOfHandler) -> None:
-        await stage.write(session, body)
-        await outbox.publish(body, topic="bills")
-        raise raised
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.has_deferred("retry")
-    assert (await stage.effect_numbers(), await stage.in_log("bills")) == ([], [])
-
-
-async def test_rejected_message_is_parked_and_its_effects_are_gone(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-        raise RejectMessage
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.has_deferred("parked")
-    assert await stage.effect_numbers() == []
-
-
-async def test_raised_ack_commits(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True)
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-        raise AckMessage
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.caught_up()
-    assert await stage.effect_numbers() == [1]
-
-
-@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL], ids=str)
-@pytest.mark.parametrize("is_acked", [True, False])
-async def test_decision_by_hand_is_the_end_of_the_transaction(stage: Stage, policy: AckPolicy, is_acked: bool) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, ack_policy=policy)
-    async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
-        await stage.write(session, body)
-        await (message.ack() if is_acked else message.nack(delay=1000))
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    if is_acked:
+@pytest.mark.parametrize(
+    ("then", "policy", "left"),
+    [
+        pytest.param(raises(), NACK, "retry", id="raises"),
+        pytest.param(raises(NackMessage), NACK, "retry", id="raises NackMessage"),
+        pytest.param(raises(asyncio.CancelledError), NACK, "retry", id="raises CancelledError"),
+        pytest.param(raises(RejectMessage), NACK, "parked", id="raises RejectMessage"),
+        pytest.param(raises(AckMessage), NACK, None, id="raises AckMessage"),
+        pytest.param(acks, NACK, None, id="acks"),
+        pytest.param(acks, MANUAL, None, id="acks under MANUAL"),
+        pytest.param(nacks, NACK, "retry", id="nacks"),
+        pytest.param(nacks, MANUAL, "retry", id="nacks under MANUAL"),
+        pytest.param(None, MANUAL, "retry", id="does not decide under MANUAL"),
+    ],
+)
+async def test_transaction_commits_where_the_message_is_done(
+    stage: Stage, then: Then | None, policy: AckPolicy, left: str | None
+) -> None:
+    stage.writes(then, ack_policy=policy, retry_strategy=LATER)
+    await stage.play(1, key="order-1")
+    if left is None:
         await stage.caught_up()
     else:
-        await stage.has_deferred("retry")
-    assert await stage.effect_numbers() == ([1] if is_acked else [])
-
-
-async def test_undecided_under_manual_rolls_back(stage: Stage) -> None:
-    @stage.broker.subscriber(
-        topic="orders", group="billing", transactional=True, ack_policy=AckPolicy.MANUAL, retry_strategy=LATER
-    )
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.has_deferred("retry")
-    assert await stage.effect_numbers() == []
+        await stage.has_deferred(left)
+    assert await stage.effect_numbers() == ([1] if left is None else [])
 
 
 @pytest.mark.parametrize("failing_attempts", [1, 2])
-async def test_commit_that_fails_is_tried_again_until_it_succeeds(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, failing_attempts: int
-) -> None:
+async def test_commit_that_fails_is_tried_again_until_it_succeeds(stage: Stage, failing_attempts: int) -> None:
     """Also at the second attempt, when the message comes from those deferred."""
-
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=SOON)
-    async def handle(body: int, session: OutboxSession) -> None:
-        stage.seen.append(body)
-        await stage.write(session, body)
-        if len(stage.seen) <= failing_attempts:
-
-            async def broken() -> None:
-                raise ValueError("no commit")
-
-            monkeypatch.setattr(session, "commit", broken)
-
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    stage.writes(at_first(stage, cannot_commit, failing_attempts), retry_strategy=SOON)
+    await stage.play(1, key="order-1")
     await stage.saw(failing_attempts + 1)
     await stage.caught_up()
     assert stage.seen == [1] * (failing_attempts + 1)
@@ -174,14 +152,11 @@ async def test_constraint_that_fails_at_commit_parks_the_message(stage: Stage) -
     await stage.sql("alter table effects add constraint later unique (number) deferrable initially deferred")
     await stage.sql("alter table effects drop constraint effects_pkey")
 
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=NoRetry())
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-        if body == 1:
-            await stage.write(session, body)
+    async def again(session: AsyncSession, message: Any) -> None:
+        await stage.write(session, 1)
 
-    await stage.broker.start()
-    await stage.publish(1, 2, key="order-1")
+    stage.writes(at_first(stage, again), retry_strategy=NoRetry())
+    await stage.play(1, 2, key="order-1")
     (parked,) = await stage.has_deferred("parked")
     await stage.wrote(2)
     assert "later" in (parked.error_message or "")
@@ -190,15 +165,11 @@ async def test_constraint_that_fails_at_commit_parks_the_message(stage: Stage) -
 async def test_lost_lease_rolls_back(stage: Stage) -> None:
     """Who has lost its slots commits nothing, and whoever took them does it once."""
 
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=SOON)
-    async def handle(body: int, session: OutboxSession) -> None:
-        stage.seen.append(body)
-        await stage.write(session, body)
-        if len(stage.seen) == 1:
-            await stage.sql(f"update {stage.log_tables.offsets.name} set owner = null, until = null, epoch = epoch + 1")
+    async def lose(session: AsyncSession, message: Any) -> None:
+        await stage.sql(f"update {stage.log_tables.offsets.name} set owner = null, until = null, epoch = epoch + 1")
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    stage.writes(at_first(stage, lose), retry_strategy=SOON)
+    await stage.play(1, key="order-1")
     await stage.saw(2)
     await stage.caught_up()
     assert stage.seen == [1, 1]
@@ -209,13 +180,9 @@ async def test_fence_that_fails_leaves_nothing(stage: Stage, monkeypatch: pytest
     async def broken(*_: Any) -> None:
         raise ValueError("no fence")
 
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=LATER)
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-
     monkeypatch.setattr(Settler, "settle_within", broken)
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    stage.writes(retry_strategy=LATER)
+    await stage.play(1, key="order-1")
     await stage.has_deferred("retry")
     assert await stage.effect_numbers() == []
 
@@ -223,12 +190,11 @@ async def test_fence_that_fails_leaves_nothing(stage: Stage, monkeypatch: pytest
 async def test_failures_before_a_success_are_kept(stage: Stage) -> None:
     """What failed in the same batch is deferred in the transaction of the one that follows."""
 
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=LATER)
-    async def handle(body: int, session: OutboxSession) -> None:
-        await stage.write(session, body)
-        if body < 0:
+    async def fail(session: AsyncSession, message: Any) -> None:
+        if stage.seen[-1] < 0:
             raise ValueError
 
+    stage.writes(fail, retry_strategy=LATER)
     await stage.publish(-1, 2, -3, 4, keys=["a", "b", "c", "a"])
     await stage.broker.start()
     found = await stage.has_deferred("retry", "retry", "deferred")
@@ -236,48 +202,19 @@ async def test_failures_before_a_success_are_kept(stage: Stage) -> None:
     assert await stage.effect_numbers() == [2]
 
 
-async def test_members_of_a_group_have_every_effect_once(stage: Stage) -> None:
-    second = stage.another()
-
-    async def handle(body: int, session: OutboxSession) -> None:
-        # A number that is written twice violates the primary key, and would be parked.
-        await stage.write(session, body)
-
-    for broker in (stage.broker, second):
-        broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=NoRetry())(handle)
-    await stage.broker.start()
-    await stage.publish(*range(100), keys=[str(number % 16) for number in range(100)])
-    await second.start()
-    await stage.publish(*range(100, 200), keys=[str(number % 16) for number in range(100)])
-    await stage.caught_up()
-    assert await stage.effect_numbers() == [*range(200)]
-
-
 async def test_session_of_its_own_is_not_part_of_it(stage: Stage) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=LATER)
-    async def handle(body: int) -> None:
-        async with AsyncSession(stage.engine) as own, own.begin():
-            await stage.broker.publish(body, topic="bills", session=own)
+    async def publish(session: AsyncSession, message: Any) -> None:
+        await stage.send(1, topic="bills")
         raise ValueError
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
+    stage.writes(publish, retry_strategy=LATER)
+    await stage.play(1, key="order-1")
     await stage.has_deferred("retry")
     assert [row["body"] for row in await stage.in_log("bills")] == [b"1"]
 
 
-async def test_key_waits_for_a_message_whose_commit_failed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=LATER)
-    async def handle(body: int, session: OutboxSession) -> None:
-        stage.seen.append(body)
-        await stage.write(session, body)
-        if body == 1:
-
-            async def broken() -> None:
-                raise ValueError("no commit")
-
-            monkeypatch.setattr(session, "commit", broken)
-
+async def test_key_waits_for_a_message_whose_commit_failed(stage: Stage) -> None:
+    stage.writes(at_first(stage, cannot_commit), retry_strategy=LATER)
     await stage.publish(1, 2, 3, keys=["a", "a", "b"])
     await stage.broker.start()
     await stage.has_deferred("retry", "deferred")
@@ -286,25 +223,23 @@ async def test_key_waits_for_a_message_whose_commit_failed(stage: Stage, monkeyp
 
 
 async def test_handler_that_is_cancelled_by_a_stop_leaves_nothing_and_no_attempt(stage: Stage) -> None:
-    broker = stage.replace(graceful_timeout=0.1)
-    begun, may_end = asyncio.Event(), asyncio.Event()
+    stage.replace(graceful_timeout=0.1)
+    begun, may_end, deliveries = asyncio.Event(), asyncio.Event(), []
 
-    @broker.subscriber(topic="orders", group="billing", transactional=True)
-    async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
-        await stage.write(session, body)
-        stage.seen.append(message.raw_message.deliveries_count)
+    async def wait(session: AsyncSession, message: Any) -> None:
+        deliveries.append(message.raw_message.deliveries_count)
         begun.set()
         await may_end.wait()
 
-    await broker.start()
-    await stage.publish(1, key="order-1")
+    stage.writes(wait, retry_strategy=SOON)
+    await stage.play(1, key="order-1")
     await begun.wait()
-    await broker.stop()
+    await stage.broker.stop()
     assert (await stage.effect_numbers(), await stage.deferred()) == ([], [])
     may_end.set()
-    await broker.start()
+    await stage.broker.start()
     await stage.caught_up()
-    assert stage.seen == [1, 1]
+    assert deliveries == [1, 1]
     assert await stage.effect_numbers() == [1]
 
 
@@ -320,9 +255,8 @@ async def test_answer_and_response_are_part_of_the_transaction(stage: Stage) -> 
         return body + 1
 
     await stage.broker.start()
-    async with stage.engine.begin() as connection:
-        await stage.broker.publish(1, topic="orders", session=connection)
-        await stage.broker.publish(10, topic="requests", reply_to="answers", session=connection)
+    await stage.send(1)
+    await stage.send(10, topic="requests", reply_to="answers")
     await stage.caught_up()
     await stage.caught_up("billing", "requests")
     assert stage.seen == [1, 1]
@@ -330,40 +264,91 @@ async def test_answer_and_response_are_part_of_the_transaction(stage: Stage) -> 
     assert await stage.in_queue("answers") == [b"11"]
 
 
-async def test_message_that_was_acknowledged_before_an_error_comes_again(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("policy", "batch"),
+    [
+        pytest.param(NACK, False, id="single"),
+        pytest.param(NACK, True, id="batch"),
+        pytest.param(MANUAL, True, id="batch under MANUAL"),
+    ],
+)
+async def test_what_was_acknowledged_before_an_error_comes_again(stage: Stage, policy: AckPolicy, batch: bool) -> None:
     """Its effects were rolled back with everything else: it is not done."""
 
-    @stage.broker.subscriber(topic="orders", group="billing", transactional=True, retry_strategy=SOON)
-    async def handle(body: int, session: OutboxSession, message: OutboxMessage) -> None:
-        await stage.write(session, body)
+    async def ack(session: AsyncSession, message: Any) -> None:
         await message.ack()
-        stage.seen.append(body)
         if len(stage.seen) == 1:
-            raise ValueError(body)
+            raise ValueError
 
-    await stage.broker.start()
-    await stage.publish(1, key="order-1")
-    await stage.caught_up()
-    assert (stage.seen, await stage.effect_numbers()) == ([1, 1], [1])
-
-
-@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL], ids=str)
-async def test_batch_that_was_acknowledged_before_an_error_comes_again(stage: Stage, policy: AckPolicy) -> None:
-    subscriber = stage.broker.subscriber(
-        topic="orders", group="billing", transactional=True, batch=True, ack_policy=policy, retry_strategy=SOON
-    )
-
-    @subscriber
-    async def handle(bodies: list[int], session: OutboxSession, message: OutboxBatchMessage) -> None:
-        for body in bodies:
-            await stage.write(session, body)
-        await message.ack()
-        stage.seen.append(bodies)
-        if len(stage.seen) == 1:
-            raise ValueError(bodies)
-
+    stage.writes(ack, ack_policy=policy, batch=batch, retry_strategy=SOON)
     await stage.publish(1, 2, key="order-1")
     await stage.broker.start()
-    await eventually(lambda: len(stage.seen) > 1)
+    await stage.saw(2)
     await stage.caught_up()
-    assert (stage.seen[0], await stage.effect_numbers()) == ([1, 2], [1, 2])
+    assert stage.seen[0] == ([1, 2] if batch else 1)
+    assert await stage.effect_numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("then", [raises(), cannot_commit], ids=["the handler", "the commit"])
+async def test_batch_is_one_transaction_that_comes_again_whole(stage: Stage, then: Then) -> None:
+    """The second time all of it comes from what was deferred."""
+    stage.writes(at_first(stage, then, 2), batch=True, retry_strategy=SOON)
+    await stage.publish(1, 2, 3, keys=["a", "b", "a"])
+    await stage.broker.start()
+    await stage.caught_up()
+    assert stage.seen[0] == [1, 2, 3]
+    assert await stage.effect_numbers() == [1, 2, 3]
+
+
+@pytest.mark.slow
+async def test_batch_behind_a_waiting_key_loses_nothing(stage: Stage) -> None:
+    """One message of the batch may run, the others are deferred: all of them are handled once."""
+    # Long enough for the others to be published and read meanwhile.
+    stage.writes(at_first(stage, raises()), batch=True, retry_strategy=ConstantRetry(delay_seconds=4.0))
+    await stage.play(1, key="a")
+    await stage.has_deferred("retry")
+    await stage.publish(2, 10, 3, keys=["a", "b", "a"])
+    await stage.caught_up()
+    assert stage.seen[:2] == [[1], [10]]
+    assert await stage.effect_numbers() == [1, 2, 3, 10]
+
+
+async def test_message_nacked_in_a_batch_rolls_all_of_it_back(stage: Stage) -> None:
+    """What is not done cannot commit; the others must come again, for their effects are gone."""
+
+    async def nack_one(session: AsyncSession, batch: Any) -> None:
+        await batch.messages[1].nack(delay=0.02)
+
+    stage.writes(at_first(stage, nack_one), batch=True, retry_strategy=SOON)
+    await stage.publish(1, 2, 3, keys=["a", "b", "c"])
+    await stage.broker.start()
+    await stage.caught_up()
+    assert await stage.effect_numbers() == [1, 2, 3]
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def strict(request: pytest.FixtureRequest, database_url: URL, level: str) -> AsyncIterator[AsyncEngine]:
+    """An engine of that isolation level, on each of the drivers in turn."""
+    url = database_url.set(drivername=f"postgresql+{request.param}")
+    engine = create_async_engine(url, isolation_level=level)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_handler_longer_than_its_lease_runs_once(stage: Stage, strict: AsyncEngine, batch: bool) -> None:
+    """Also above READ COMMITTED."""
+    broker = stage.another(engine=strict)
+
+    async def take_long(session: AsyncSession, message: Any) -> None:
+        await asyncio.sleep(1.5 * LEASE)
+
+    retry = ConstantRetry(delay_seconds=0.05, max_attempts=3)
+    stage.writes(take_long, broker=broker, batch=batch, lease_ttl_seconds=LEASE, retry_strategy=retry)
+    await stage.publish(1, key="order-1")
+    await broker.start()
+    await stage.caught_up()
+    assert len(stage.seen) == 1
+    assert await stage.effect_numbers() == [1]
+    await broker.stop()

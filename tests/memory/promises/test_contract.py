@@ -1,6 +1,7 @@
 """One contract for two: the tables in memory answer every named statement as PostgreSQL does."""
 
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from tests.memory.statement_values import (
     places,
     several,
 )
-from tests.memory.two_tables import Two, publish
+from tests.memory.two_tables import Two, look_at_keys, publish
 
 
 async def timer(two: Two, number: int, conflict: str = "ignore", name: str = "t", **fields: Any) -> Any:
@@ -89,14 +90,14 @@ async def test_a_timer_is_cancelled_only_where_it_is_and_nobody_holds_it(two: Tw
     await two.compare()
 
 
-@pytest.mark.parametrize("limit", [1, 2, 100])
-async def test_a_look_at_a_queue_keeps_the_first_to_fall_due(two: Two, limit: int) -> None:
+async def test_a_look_at_a_queue_keeps_the_first_to_fall_due(two: Two) -> None:
     await publish(two, 1, due_in=500.0)
     await publish(two, 2, priority=5)
     await publish(two, 3, key="k")
     await publish(two, 4, queue="other")
-    await two.ask("unprocessed_of_queue", queue="orders", limit=limit)
-    await two.ask("unprocessed", limit=limit)
+    for limit in (1, 2, 100):
+        await two.ask("unprocessed_of_queue", queue="orders", limit=limit)
+        await two.ask("unprocessed", limit=limit)
 
 
 @pytest.mark.parametrize("at", [datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, 23, tzinfo=UTC)], ids=str)
@@ -149,25 +150,24 @@ async def test_keys_are_found_in_due_order_up_to_the_quota(two: Two) -> None:
     await two.ask("find_keys", **places(("orders", 0), quota=2))
 
 
-@pytest.mark.parametrize("after", ["", "a", "b", "z"])
-async def test_keys_are_walked_in_order(two: Two, after: str) -> None:
+async def test_keys_are_walked_in_order(two: Two) -> None:
     await publish(two, 1, key="b")
     await publish(two, 2, key="c", due_in=200.0)
     await publish(two, 3, key="a", priority=4)
     await publish(two, 4, key="d")
     await two.ask("claim_keys", **keys("d"))
-    for most in (1, 2, 10):
+    for after, most in product(("", "a", "b", "z"), (1, 2, 10)):
         await two.ask("walk_keys", queue="orders", after=after, keys=most, ttl=TTL, held_by_dead=True, unheard=[])
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 10])
-async def test_keys_are_found_by_due_time_up_to_so_many_messages(two: Two, most: int) -> None:
+async def test_keys_are_found_by_due_time_up_to_so_many_messages(two: Two) -> None:
     await publish(two, 1, 2, key="b", due_at=-10.0)
     await publish(two, 3, key="c", due_in=200.0)
     await publish(two, 4, key="a", priority=4, due_at=-20.0)
     await publish(two, 5, key="d", due_at=-30.0)
     await two.ask("claim_keys", **keys("d"))
-    await two.ask("claimable_keys", **heads(("orders", 0), ("orders", 4), ("nothing", 0), most=most))
+    for most in (1, 2, 3, 10):
+        await two.ask("claimable_keys", **heads(("orders", 0), ("orders", 4), ("nothing", 0), most=most))
 
 
 @pytest.mark.parametrize("held_by_dead", [False, True], ids=["continue", "block"])
@@ -175,8 +175,7 @@ async def test_a_key_that_a_dead_letter_holds_is_found_where_it_may_go_on(two: T
     await publish(two, 1, 2, key="a")
     await two.ask("claim_keys", **keys("a", run=1))
     await two.ask("settle_dead", **held(1, **DEATH))
-    await two.ask("claimable_keys", **heads(("orders", 0), held_by_dead=held_by_dead))
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=held_by_dead, unheard=[])
+    await look_at_keys(two, held_by_dead=held_by_dead)
 
 
 async def test_a_survey_tells_priorities_and_kinds(two: Two) -> None:
@@ -186,14 +185,13 @@ async def test_a_survey_tells_priorities_and_kinds(two: Two) -> None:
     await two.ask("survey", queues=["orders", "other", "nothing"])
 
 
-@pytest.mark.parametrize("floor", [None, -50.0, 100.0, 300.0])
-async def test_the_next_due_time_lies_above_the_floor(two: Two, floor: float | None) -> None:
+async def test_the_next_due_time_lies_above_the_floor(two: Two) -> None:
     await publish(two, 1, due_at=-100.0)
     await publish(two, 2, due_in=200.0)
     await publish(two, 3, due_in=400.0, key="k")
-    await two.ask(
-        "next_due", queues=["orders"] * 3, priorities=[0, 0, 1], keyed=[False, True, False], floor_ats=[floor] * 3
-    )
+    asked: dict[str, Any] = {"queues": ["orders"] * 3, "priorities": [0, 0, 1], "keyed": [False, True, False]}
+    for floor in (None, -50.0, 100.0, 300.0):
+        await two.ask("next_due", **asked, floor_ats=[floor] * 3)
 
 
 @pytest.mark.parametrize("name", SETTLING)
@@ -235,8 +233,7 @@ async def test_a_paused_queue_is_not_claimed_from(two: Two) -> None:
         await two.ask(name, **({} if name == "paused" else {"queue": "orders"}))
     await two.ask("claim", **lanes(("orders", 0)))
     await two.ask("claim_keys", **keys("a"))
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
-    await two.ask("claimable_keys", **heads(("orders", 0)))
+    await look_at_keys(two)
     await two.ask("unprocessed_of_queue", queue="orders", limit=10)
     await two.compare()
 
@@ -302,8 +299,7 @@ async def look(two: Two) -> None:
     """Every question that changes nothing."""
     both = [("orders", 0), ("other", 0), ("orders", 3)]
     await two.ask("find_keys", **places(*both, quota=3))
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
-    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
+    await look_at_keys(two)
     await two.ask("survey", queues=["orders", "other"])
     await two.ask("unprocessed_of_queue", queue="orders", limit=3)
     await two.ask(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.memory.statement_values import DEATH, OTHER_TOKEN, TTL, heads, held, keys
-from tests.memory.two_tables import Two, publish
+from tests.memory.statement_values import DEATH, OTHER_TOKEN, held, keys
+from tests.memory.two_tables import Two, look_at_keys, publish
 
 
 async def test_a_run_of_a_key_is_claimed_and_the_rest_is_told_of(two: Two) -> None:
@@ -48,8 +48,7 @@ async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) 
     await two.ask("claim_keys", **keys("a", run=1))
     await two.ask("settle_retry", **held(1, delays=200.0, attempts=attempt))
     await two.advance(passed)
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
-    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
+    await look_at_keys(two)
     await two.ask("claim_keys", **keys("a", token=OTHER_TOKEN))
     await two.compare()
 
@@ -57,8 +56,7 @@ async def test_a_key_waits_for_its_retry(two: Two, passed: float, attempt: int) 
 async def test_a_timer_that_was_never_begun_does_not_hold_its_key(two: Two) -> None:
     await publish(two, 1, key="a", due_in=200.0)
     await publish(two, 2, key="a")
-    await two.ask("walk_keys", queue="orders", after="", keys=10, ttl=TTL, held_by_dead=True, unheard=[])
-    await two.ask("claimable_keys", **heads(("orders", 0), ("other", 0), ("orders", 3)))
+    await look_at_keys(two)
     await two.ask("claim_keys", **keys("a"))
     await two.compare()
 

@@ -1,7 +1,7 @@
 """A test that is cancelled or runs out of time while a handler hangs hears of it, as it would without a test broker."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
@@ -26,45 +26,40 @@ async def broker(hanging: asyncio.Event) -> AsyncIterator[OutboxBroker]:
     outbox, log = make_outbox_table(metadata), make_log_tables(metadata, "outbox_log")
     broker = OutboxBroker(outbox_table=outbox, dlq_table=None, log_tables=log, logger=None)
 
-    @broker.subscriber("orders")
     async def hang(body: Any) -> None:
         hanging.set()
         await asyncio.Event().wait()
 
-    @broker.subscriber("batches", batch=True)
-    async def hang_on_many(bodies: list[Any]) -> None:
-        hanging.set()
-        await asyncio.Event().wait()
-
-    @broker.subscriber(topic="shop", group="billing")
-    async def hang_on_a_topic(body: Any) -> None:
-        hanging.set()
-        await asyncio.Event().wait()
-
-    @broker.subscriber("own")
     async def cancel_itself(body: Any) -> None:
         raise asyncio.CancelledError
 
+    broker.subscriber("orders")(hang)
+    broker.subscriber("batches", batch=True)(hang)
+    broker.subscriber(topic="shop", group="billing")(hang)
+    broker.subscriber("own")(cancel_itself)
     async with TestOutboxBroker(broker) as tested:
         yield tested
 
 
+async def timed_out(publishing: Coroutine[Any, Any, Any]) -> None:
+    async with asyncio.timeout(0.05):
+        await publishing
+
+
+async def waited_for(publishing: Coroutine[Any, Any, Any]) -> None:
+    await asyncio.wait_for(publishing, 0.05)
+
+
 @PLACES
-async def test_timeout_around_a_publish_is_raised(broker: OutboxBroker, place: dict[str, str]) -> None:
+@pytest.mark.parametrize("way", [timed_out, waited_for])
+async def test_time_that_is_up_around_a_publish_is_raised(broker: OutboxBroker, place: Any, way: Any) -> None:
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await broker.publish(1, session=fake_session(), **place)
+        await way(broker.publish(1, session=fake_session(), **place))
 
 
 @PLACES
-async def test_wait_for_a_publish_is_raised(broker: OutboxBroker, place: dict[str, str]) -> None:
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(broker.publish(1, session=fake_session(), **place), 0.05)
-
-
-@PLACES
-async def test_cancelled_task_is_cancelled(broker: OutboxBroker, hanging: asyncio.Event, place: dict[str, str]) -> None:
-    task = asyncio.create_task(broker.publish(1, session=fake_session(), **place))  # type: ignore[arg-type]
+async def test_cancelled_task_is_cancelled(broker: OutboxBroker, hanging: asyncio.Event, place: Any) -> None:
+    task = asyncio.create_task(broker.publish(1, session=fake_session(), **place))
     await hanging.wait()
     task.cancel()
     await asyncio.wait([task], timeout=20)
