@@ -155,6 +155,15 @@ async def test_timer_fires_on_time_in_every_mode(mode: Any, engine: AsyncEngine,
         assert await _handled(handled) == b"timer"
 
 
+@pytest.mark.slow
+async def test_earlier_timer_overtakes_a_later_one(engine: AsyncEngine, table: Table) -> None:
+    async with asleep(engine, table, **DEAF) as (client, handled):
+        for body, seconds in ((b"later", 30.0), (b"sooner", 0.5)):
+            timer = Envelope(queue="orders", body=body, activate_in=timedelta(seconds=seconds))
+            await _commit(engine, table, client.wakeups, timer)
+        assert await _handled(handled) == b"sooner"
+
+
 async def test_in_transaction_notifies_with_the_commit(engine: AsyncEngine, table: Table, channel: Channel) -> None:
     wakeups = Wakeups(engine, Names.of(table), Events(), "in_transaction")
     async with AsyncSession(engine) as session:

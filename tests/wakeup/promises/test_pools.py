@@ -11,13 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.pool import NullPool, StaticPool
 
 from faststream_outbox._internal.envelope import Envelope
+from faststream_outbox._internal.events.types import Handled
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.wakeup import wakeups as module
 from faststream_outbox._internal.wakeup.hint import Notice
 from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
+from faststream_outbox.queue import DONE, Claim, Done
+from tests.queue.rig import Rig
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel
 
@@ -91,20 +93,16 @@ async def test_the_one_connection_of_a_pool_is_not_used_for_hints(
 
 
 async def test_workers_have_connections_of_their_own_beside_the_one_of_a_pool(
-    single: AsyncEngine, table: Table
+    single: AsyncEngine, table: Table, dlq_table: Table
 ) -> None:
-    handled: list[bytes] = []
-
     async def handle(claim: Claim) -> Done:
-        handled.append(claim.payload)
         return DONE
 
-    client = OutboxClient(single, table, log=None)
-    worker = Worker(single, table, "orders", handle, client=client)
-    await worker.start()
-    await send(single, table, client.wakeups)
-    await eventually(lambda: handled == [b"order"])
-    await worker.stop()
+    rig = Rig(single, table, dlq_table)
+    await rig.work(handle)
+    await rig.put("order")
+    await rig.witness.wait(Handled)
+    await rig.close()
 
 
 async def test_hint_that_is_interrupted_leaves_no_transaction_open(
