@@ -66,7 +66,8 @@ def upgrade_account(
     dropped = _failed_last(runs, dropping) & drawn.lost & {one.n for one in sent if one.kind == "poison"}
     done = Counter(run.message_id for run in runs if run.outcome == "done")
     moved = {names.get(change.id) for change in leases}
-    values = {field.name: getattr(drawn, field.name) for field in fields(drawn)}
+    # Where a lease ran out on a busy machine, two runs overlap: it is not stolen.
+    values = {field.name: getattr(drawn, field.name) for field in fields(drawn)} | {"overlapping": ()}
     return UpgradeAccount(
         **{**values, "lost": drawn.lost - dropped},
         dropped=len(dropped),
