@@ -63,9 +63,11 @@ async def test_handler_that_takes_longer_than_its_lease_keeps_it(
     slow = 2 * LEASE_SECONDS
     part = replace(part, shortest=slow, longest=slow)
     await two(members, part, part)
+    holders = f"select lo, owner, epoch from {OFFSETS} order by lo"
+    held = log_scene.ask(holders)
     await log_business.publish(ONCE_EACH, transactions=1)
     await log_scene.is_finished(GROUP)
-    assert len(log_scene.effects()) == 1
+    assert (len(log_scene.effects()), log_scene.ask(holders)) == (1, held)
 
 
 async def test_slots_of_others_do_not_wait_for_a_member_that_hangs_with_its_transaction_open(
