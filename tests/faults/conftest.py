@@ -91,8 +91,10 @@ async def consumers() -> AsyncIterator[Troupe[ConsumerProcess]]:
 @pytest.fixture
 def log_scene(record: str) -> Iterator[LogScene]:
     """The log in the same database as the record."""
-    with LogScene.standing(record, record) as scene:
-        yield scene
+    scene = LogScene(record, record)
+    scene.set_up()
+    yield scene
+    scene.tear_down()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ their own, if need be in another server. A trigger keeps every cursor that was m
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
 
 import psycopg
 from psycopg import sql
@@ -56,15 +55,6 @@ class LogScene(Place):
 
     world: str
     record: str
-
-    @classmethod
-    @contextmanager
-    def standing(cls, world: str, record: str) -> Iterator[Self]:
-        """A scene for the length of the block."""
-        scene = cls(world, record)
-        scene.set_up()
-        yield scene
-        scene.tear_down()
 
     def set_up(self) -> None:
         """Create all tables, empty."""
