@@ -5,9 +5,10 @@ Pure, so that `test_account` can show that each kind of wrong is seen.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
 FINISHED = ("done", "dead", "settled")
@@ -17,7 +18,7 @@ FINISHED = ("done", "dead", "settled")
 class Run:
     """One run of a handler; without an end if its process was killed before it."""
 
-    message_id: UUID
+    message_id: Any
     delivery: int
     pid: int
     key: str | None
@@ -42,8 +43,23 @@ class LeaseChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """Counts, and everything that must be empty."""
+class AnyAccount:
+    """Numbers are counts; everything else must be empty."""
+
+    def wrongs(self) -> dict[str, object]:
+        """What went wrong, by its name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value and not isinstance(value, int)}
+
+    def __str__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        numbers = {name: value if isinstance(value, int) else len(value) for name, value in values.items()}
+        return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Account(AnyAccount):
+    """What became of everything that was committed to an outbox."""
 
     committed: int
     handled: int
@@ -51,13 +67,13 @@ class Account:
     runs: int
     taken_over: int
     """Leases that ran out with their holder gone, and went to another."""
-    lost: frozenset[UUID]
+    lost: frozenset[Any]
     """Committed, gone from the outbox, and neither handled nor a dead letter."""
-    left: frozenset[UUID]
+    left: frozenset[Any]
     """Still in the outbox."""
-    ghosts: frozenset[UUID]
+    ghosts: frozenset[Any]
     """Handled although never committed."""
-    twice: frozenset[UUID]
+    twice: frozenset[Any]
     """Finished in more than one way, or more than once for good."""
     stolen: tuple[LeaseChange, ...]
     """Leases taken from a holder before they had run out."""
@@ -68,28 +84,14 @@ class Account:
     overlapping: tuple[Run, ...]
     """Runs that began while another one of the same message or of the same key was not at its end."""
 
-    def wrongs(self) -> dict[str, object]:
-        """What went wrong, by its name."""
-        named = ("lost", "left", "ghosts", "twice", "stolen", "abreast", "disordered", "overlapping")
-        return {name: getattr(self, name) for name in named if getattr(self, name)}
-
-    def __str__(self) -> str:
-        return (
-            f"committed {self.committed} = handled {self.handled} + dead {self.dead}; lost {len(self.lost)}, "
-            f"left {len(self.left)}, ghosts {len(self.ghosts)}, twice for good {len(self.twice)}, "
-            f"leases stolen {len(self.stolen)}, keys abreast {len(self.abreast)}, "
-            f"order broken {len(self.disordered)}, overlapping {len(self.overlapping)}; "
-            f"{self.runs} runs, {self.taken_over} leases taken over"
-        )
-
 
 def account(
     *,
-    committed: set[UUID],
-    left: set[UUID],
-    dead: Sequence[UUID],
-    effects: Mapping[UUID, int],
-    with_effects: set[UUID],
+    committed: Set[Any],
+    left: Set[Any],
+    dead: Sequence[Any],
+    effects: Mapping[Any, int],
+    with_effects: Set[Any],
     runs: Sequence[Run],
     leases: Sequence[LeaseChange],
     lease_seconds: float,

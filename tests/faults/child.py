@@ -1,7 +1,7 @@
 """A worker process of the fault tests: handles, keeps a record of it, and hangs where it is told to.
 
 `python -m tests.faults.child '<Part as JSON>'`. Says on its standard output where it is, one word a line;
-stops gracefully on SIGTERM, and at once when its standard input ends, so that it outlives no test.
+stops gracefully on SIGTERM.
 """
 
 import asyncio
@@ -17,8 +17,7 @@ import asyncpg
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
-from faststream_outbox import events
-from faststream_outbox._internal.outcomes.outcome import DONE, SETTLED, Dead, Outcome, Retry
+from faststream_outbox._internal.outcomes.outcome import DONE, SETTLED, Outcome, Retry
 from faststream_outbox._internal.queue.asking import Asking
 from faststream_outbox._internal.queue.claim import Claim
 from faststream_outbox._internal.queue.client import OutboxClient
@@ -27,17 +26,24 @@ from faststream_outbox._internal.queue.worker import Worker
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
 
 PLAIN = "plain"
-"""Queue of messages that are handled, retried or end as dead letters."""
+"""Queue of messages that are handled or retried."""
 EFFECTS = "effects"
 """Queue of messages whose handler settles them in its own transaction, with an effect."""
 
 READY = "ready"
-LOST = "lost"
 MOST_RETRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Told:
+    """What a child is told on its command line."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Told):
     """What a child plays."""
 
     world: str
@@ -48,17 +54,12 @@ class Part:
     clients: int = 1
     hang: str | None = None
     """`handler`, `settle`, or the name of the claiming statement whose answer is not used."""
-    shortest: float = 0.0
     longest: float = 0.0
-    """Seconds that a handler takes at least and at most."""
+    """Seconds that a handler takes at most."""
     retries: float = 0.0
-    dead: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     """Of the driver, such as PgBouncer needs them."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def say(word: str) -> None:
@@ -68,6 +69,15 @@ def say(word: str) -> None:
 async def hang_at(point: str) -> None:
     say(point)
     await asyncio.Event().wait()
+
+
+def until_told() -> asyncio.Event:
+    """What SIGTERM sets. The process ends at once when its standard input does, so that it outlives no test."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.add_reader(sys.stdin.fileno(), lambda: os._exit(1))
+    return ended
 
 
 class Player:
@@ -83,7 +93,6 @@ class Player:
         metadata = MetaData()
         table = make_outbox_table(metadata)
         self._client = OutboxClient(self._engine, table, dlq_table=make_dlq_table(metadata))
-        self._client.events.subscribe(lambda _: say(LOST), events.LeaseWasLost)
         self.worker = Worker(
             self._engine, table, part.queues, self.handle, client=self._client, name=f"{os.getpid()}", **part.options
         )
@@ -101,16 +110,12 @@ class Player:
         )
         if self._part.hang == "handler":
             await hang_at("handler")
-        await asyncio.sleep(self._random.uniform(self._part.shortest, self._part.longest))
+        await asyncio.sleep(self._random.uniform(0.0, self._part.longest))
         if claim.attempts_count < MOST_RETRIES and self._random.random() < self._part.retries:
             await self._ended(run, "retry")
             return Retry(delay=self._random.uniform(0.0, 0.05))
         if claim.queue == EFFECTS:
             return await self._handle_with_effect(claim, run)
-        # Poison is poison in every run: a run that was killed before its outcome was written is repeated.
-        if random.Random(str(claim.message_id)).random() < self._part.dead:
-            await self._ended(run, "dead")
-            return Dead()
         await self._ended(run, "done")
         return DONE
 
@@ -162,10 +167,7 @@ def set_trap(point: str) -> None:
 async def main(part: Part) -> None:
     if part.hang is not None:
         set_trap(part.hang)
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_reader(sys.stdin.fileno(), lambda: os._exit(1))
+    ended = until_told()
     async with asyncpg.create_pool(part.record, min_size=1, max_size=8) as record:
         players = [Player(part, number, record) for number in range(part.clients)]
         await asyncio.gather(*(player.worker.start() for player in players))

@@ -10,16 +10,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import MetaData, event, make_url, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy import MetaData, event, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox import ConstantRetry, OutboxBroker, events
+from faststream_outbox import ConstantRetry, OutboxBroker
 from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.events import Events
 from faststream_outbox.log import Outbox, OutboxMessage
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
-from tests.faults.proxy import Proxy, proxy_to
+from tests.faults.proxy import Proxy
 from tests.waiting import eventually
 
 WAYS = ("queue", "queue_batch", "topic", "topic_batch", "run")
@@ -150,10 +150,8 @@ class Trial:
                     "select state, wait_event, now() - xact_start, left(query, 80) from pg_stat_activity "
                     "where datname = current_database() and state <> 'idle'"
                 )
-                what = (
-                    f"{way} gets on with {self.published - done} of {self.published} messages; dead are {dead}; "
-                    f"the line is {self.proxy.way.name}, and the server does {busy}"
-                )
+                left = f"{way} gets on with {self.published - done} of {self.published} messages"
+                what = f"{left}; dead are {dead}; the line is {self.proxy.way.name}, and the server does {busy}"
 
                 async def is_further(before: int = done, way: str = way) -> bool:
                     return len(await self.effects(way)) > before
@@ -165,7 +163,7 @@ class Trial:
         async with self.near.connect() as connection:
             return list((await connection.execute(text(question))).all())
 
-    async def is_settled(self, *ways: str) -> None:
+    async def is_settled(self) -> None:
         """Wait until nothing could come again: queues empty, nothing deferred, cursors behind everything."""
 
         async def nothing_is_left() -> bool:
@@ -204,23 +202,3 @@ class Trial:
 
         for client in (self.broker.client, self.outbox.client):
             client.open_session = watched(client.open_session)  # type: ignore[method-assign]
-
-
-LOST = events.LeaseWasLost
-
-
-@asynccontextmanager
-async def trial(near_url: str, driver: str) -> AsyncIterator[Trial]:
-    """A trial with its tables, for the length of the block."""
-    url = make_url(near_url)
-    async with proxy_to(url.port or 5432) as proxy:
-        near = create_async_engine(url.set(drivername="postgresql+asyncpg"))
-        far = create_async_engine(url.set(drivername=f"postgresql+{driver}", host="127.0.0.1", port=proxy.port))
-        one = Trial(near, far, proxy)
-        await one.set_up()
-        try:
-            yield one
-        finally:
-            await far.dispose()
-            await one.tear_down()
-            await near.dispose()

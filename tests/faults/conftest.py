@@ -4,16 +4,19 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tests.faults.business import Business
+from tests.faults.commit_trial import Trial
 from tests.faults.log_business import LogBusiness
-from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import LogScene
-from tests.faults.processes import ConsumerProcess, Troupe, WorkerProcess, troupe
+from tests.faults.processes import ConsumerProcess, LogProcess, LogTroupe, Troupe, WorkerProcess, troupe
+from tests.faults.proxy import Proxy, proxy_to
 from tests.faults.scene import Scene
+from tests.queue.conftest import driver_rig, rig
 from tests.relay.conftest import effects, log_tables, relays, stage
 
-__all__ = ["effects", "log_tables", "relays", "stage"]
+__all__ = ["driver_rig", "effects", "log_tables", "relays", "rig", "stage"]
 
 LEASE_SECONDS = 2.0
 SEED = 20_240_229
@@ -41,6 +44,32 @@ def scene(record: str) -> Iterator[Scene]:
 
 
 @pytest.fixture
+async def proxy(database_url: URL) -> AsyncIterator[Proxy]:
+    """The way to the server of this worker."""
+    async with proxy_to(database_url.port or 5432) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=["asyncpg", "psycopg"])
+async def far_engine(request: pytest.FixtureRequest, database_url: URL, proxy: Proxy) -> AsyncIterator[AsyncEngine]:
+    """An engine whose connections go through the proxy, on each of the drivers in turn."""
+    url = database_url.set(drivername=f"postgresql+{request.param}", host="127.0.0.1", port=proxy.port)
+    engine = create_async_engine(url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+async def far(engine: AsyncEngine, far_engine: AsyncEngine, proxy: Proxy) -> AsyncIterator[Trial]:
+    """Transactional handlers behind the proxy, with their tables."""
+    trial = Trial(engine, far_engine, proxy)
+    await trial.set_up()
+    yield trial
+    await far_engine.dispose()
+    await trial.tear_down()
+
+
+@pytest.fixture
 async def business(scene: Scene, seed: int) -> AsyncIterator[Business]:
     business = Business(scene, seed)
     yield business
@@ -62,8 +91,10 @@ async def consumers() -> AsyncIterator[Troupe[ConsumerProcess]]:
 @pytest.fixture
 def log_scene(record: str) -> Iterator[LogScene]:
     """The log in the same database as the record."""
-    with LogScene.standing(record, record) as scene:
-        yield scene
+    scene = LogScene(record, record)
+    scene.set_up()
+    yield scene
+    scene.tear_down()
 
 
 @pytest.fixture

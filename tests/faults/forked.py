@@ -22,7 +22,6 @@ IMPORTED = [
     "faststream.nats",
     "faststream.rabbit",
     "faststream_outbox._internal.health.health",
-    "tests.faults.crash_child",
     "tests.faults.inbox_child",
     "tests.faults.log_child",
     "tests.faults.machine.roles.consumer",

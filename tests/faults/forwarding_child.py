@@ -1,14 +1,12 @@
 """A worker process that forwards to NATS as the documentation says, until it is killed.
 
-`python -m tests.faults.forwarding_child '<Route as JSON>'`. Ends at once when its standard input ends, so
-that it outlives no test.
+`python -m tests.faults.forwarding_child '<Route as JSON>'`.
 """
 
 import asyncio
 import json
-import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from faststream import FastStream
 from faststream.nats import NatsBroker
@@ -16,25 +14,22 @@ from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import ExponentialRetry, OutboxBroker, make_dlq_table, make_outbox_table
-from tests.faults.child import READY, say
+from tests.faults.child import READY, Told, say, until_told
 
 QUEUE, SUBJECT, STREAM = "to-nats", "shop.orders", "shop"
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Route(Told):
     """From where to where."""
 
     world: str
     nats: str
     lease_seconds: float
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
 
 async def main(route: Route) -> None:
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), lambda: os._exit(1))
+    ended = until_told()
     metadata = MetaData()
     outbox, outbox_dlq = make_outbox_table(metadata), make_dlq_table(metadata)
     engine = create_async_engine(route.world.replace("postgresql://", "postgresql+asyncpg://"))
@@ -56,7 +51,7 @@ async def main(route: Route) -> None:
     app = FastStream(broker, nats, logger=None)
     say(READY)
     await app.start()
-    await asyncio.Event().wait()
+    await ended.wait()
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
 """A consumer of a stream of NATS, or of a queue of RabbitMQ, with an inbox, until it is killed.
 
-`python -m tests.faults.inbox_child '<Consumer as JSON>'`. Ends at once when its standard input ends, so that it
-outlives no test.
+`python -m tests.faults.inbox_child '<Consumer as JSON>'`.
 """
 
 import asyncio
 import json
-import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+import nats
 from faststream import AckPolicy, FastStream
 from sqlalchemy import BigInteger, Column, Identity, MetaData, Table, Text, insert
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import Inbox, make_inbox_table
 from faststream_outbox.annotations import InboxSession
-from tests.faults.child import READY, say
+from tests.faults.child import READY, Told, say, until_told
 
 STREAM, SUBJECT = "shop", "shop.orders"
 metadata = MetaData()
@@ -33,7 +32,7 @@ effects = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(Told):
     """Which database, which broker, and how soon a message that was not acknowledged comes again.
 
     `in_order`: one message at a time, over all consumers; RabbitMQ's are always so.
@@ -46,16 +45,13 @@ class Consumer:
     place: str = SUBJECT
     in_order: bool = False
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
 
 def subscriber_of_nats(consumer: Consumer, inbox: Inbox) -> tuple[Any, Any]:
     from faststream.nats import ConsumerConfig, JStream, NatsBroker, PullSub
 
-    nats = NatsBroker(consumer.url, logger=None, middlewares=[inbox.middleware])
+    broker = NatsBroker(consumer.url, logger=None, middlewares=[inbox.middleware])
     at_once = 1 if consumer.in_order else 20
-    return nats, nats.subscriber(
+    return broker, broker.subscriber(
         consumer.place,
         stream=JStream(STREAM, declare=False),
         durable="billing",
@@ -76,8 +72,15 @@ def subscriber_of_rabbit(consumer: Consumer, inbox: Inbox) -> tuple[Any, Any]:
     return rabbit, rabbit.subscriber(queue, ack_policy=AckPolicy.NACK_ON_ERROR)
 
 
+async def is_drained(url: str) -> bool:
+    """Whether NATS has nothing left for the consumers."""
+    async with await nats.connect(url) as client:
+        info = await client.jetstream().consumer_info(STREAM, "billing")
+        return info.num_pending == 0 and info.num_ack_pending == 0
+
+
 async def main(consumer: Consumer) -> None:
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), lambda: os._exit(1))
+    ended = until_told()
     engine = create_async_engine(consumer.world.replace("postgresql://", "postgresql+asyncpg://"), pool_size=20)
     inbox = Inbox(engine, inbox_table, consumer="billing")
     broker, subscriber = (subscriber_of_rabbit if consumer.kind == "rabbit" else subscriber_of_nats)(consumer, inbox)
@@ -90,7 +93,7 @@ async def main(consumer: Consumer) -> None:
     app = FastStream(broker, logger=None)
     say(READY)
     await app.start()
-    await asyncio.Event().wait()
+    await ended.wait()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.faults.account import AnyAccount
+
 Event = tuple[str, int]
 """A name and its version."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogAccount:
-    """Counts, and everything that must be empty."""
+class LogAccount(AnyAccount):
+    """What became of everything that was committed to a log."""
 
     committed: int
     done: int
@@ -27,17 +29,6 @@ class LogAccount:
     """Done more than once, or done and parked."""
     disordered: tuple[Event, ...]
     """Done for the first time after a later version of the same name."""
-
-    def wrongs(self) -> dict[str, object]:
-        """What went wrong, by its name."""
-        named = ("lost", "ghosts", "twice", "disordered")
-        return {name: getattr(self, name) for name in named if getattr(self, name)}
-
-    def __str__(self) -> str:
-        return (
-            f"committed {self.committed} = done {self.done} + parked {self.parked}; lost {len(self.lost)}, "
-            f"ghosts {len(self.ghosts)}, twice {len(self.twice)}, order broken {len(self.disordered)}"
-        )
 
 
 def log_account(versions: Mapping[str, int], done: Sequence[Event], parked: Iterable[Event] = ()) -> LogAccount:

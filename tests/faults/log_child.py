@@ -1,8 +1,7 @@
 """A process of the log's fault tests: reads a group and does something, or only sequences.
 
 `python -m tests.faults.log_child '<LogPart as JSON>'`. Says on its standard output where it is, one word a line;
-ends in its next handler on SIGUSR1, gracefully on SIGTERM, and at once when its standard input ends, so that it
-outlives no test.
+ends in its next handler on SIGUSR1, and gracefully on SIGTERM.
 """
 
 import asyncio
@@ -13,29 +12,29 @@ import random
 import signal
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
-from sqlalchemy import text
+from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
-from faststream_outbox.errors import LeaseLost
-from faststream_outbox.events import LeaseWasLost, SlotsHeld, StatementFailed
+from faststream_outbox.events import SlotsHeld
 from faststream_outbox.log import Outbox, OutboxMessage
-from tests.faults.child import LOST, READY, hang_at, say
-from tests.faults.log_scene import log_tables
+from faststream_outbox.schema import make_outbox_table
+from tests.faults.child import READY, Told, hang_at, say, until_told
+from tests.faults.log_scene import TOPIC, log_tables
 
 EXITED = 3
 """The exit code of a child that ended in the middle of a batch."""
-MOST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LogPart:
+class LogPart(Told):
     """What a child plays."""
 
     world: str
@@ -48,17 +47,21 @@ class LogPart:
     concurrency: int = 1
     poll_interval: float = 0.5
     hang: str | None = None
-    """`handler`, `commit` (with everything written in the transaction, and nothing committed), or `tick`."""
+    """`commit` (with everything written in the transaction, and nothing committed), or `tick`."""
     shortest: float = 0.0
     longest: float = 0.0
     """Seconds that a handler takes at least and at most."""
     failures: float = 0.0
     """The share of runs that fail; those of poison always do."""
     poison: float = 0.0
+    most_attempts: int = 3
+    killer: int = 0
+    """The version whose handler ends the process, and which every run is recorded for at its beginning."""
+    fails_first: bool = False
+    """Whether the killer fails once before."""
+    batch: bool = False
+    """By a broker's subscriber of batches."""
     options: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def is_poison(name: str, version: int, share: float) -> bool:
@@ -77,12 +80,9 @@ class Performer:
         self.is_to_exit = False
         """Whether the next handler ends the process on the spot, in the middle of its batch."""
         self._engine = create_async_engine(part.world.replace("postgresql://", f"postgresql+{part.driver}://"))
-        retry = ConstantRetry(delay_seconds=0.05, max_attempts=MOST_ATTEMPTS)
-        self.outbox = Outbox(self._engine, tables=log_tables(), retry_strategy=retry, **part.options)
-        events = self.outbox.events
-        events.subscribe(lambda _: say(LOST), LeaseWasLost)
-        events.subscribe(lambda lost: say(LOST) if isinstance(lost.error, LeaseLost) else None, StatementFailed)
-        events.subscribe(lambda held: say(f"slots {held.slots}"), SlotsHeld)
+        self._retry = ConstantRetry(delay_seconds=0.05, max_attempts=part.most_attempts)
+        self.outbox = Outbox(self._engine, tables=log_tables(), retry_strategy=self._retry, **part.options)
+        self.outbox.events.subscribe(lambda held: say(f"slots {held.slots}"), SlotsHeld)
 
     async def read(self, ended: asyncio.Event) -> None:
         """Read the group until `ended` is set."""
@@ -98,6 +98,23 @@ class Performer:
             transactional=part.transactional,
         )
 
+    async def read_batches(self, ended: asyncio.Event) -> None:
+        """Read it by a broker until `ended` is set."""
+        metadata = MetaData()
+        outbox_table, tables = make_outbox_table(metadata), log_tables(metadata)
+        broker = OutboxBroker(self._engine, outbox_table=outbox_table, dlq_table=None, log_tables=tables, logger=None)
+        options: dict[str, Any] = {"max_fetch_interval": 1.0, "retry_strategy": self._retry, **self._part.options}
+
+        @broker.subscriber(topic=TOPIC, group=self._part.group, batch=True, batch_size=100, **options)
+        async def handle(bodies: list[dict[str, Any]]) -> None:
+            for body in bodies:
+                await self._live(body["name"], body["version"])
+
+        say(READY)
+        await broker.start()
+        await ended.wait()
+        await broker.stop()
+
     async def sequence(self, ended: asyncio.Event) -> None:
         """Make ticks, mostly waiting for the tick of another and sometimes not, until `ended` is set."""
         say(READY)
@@ -109,6 +126,10 @@ class Performer:
     async def _plainly(self, message: OutboxMessage) -> None:
         name, version = message.payload["name"], message.payload["version"]
         await self._live(name, version)
+        if not self._part.killer:
+            await self._keep(name, version)
+
+    async def _keep(self, name: str, version: int) -> None:
         insert = "insert into handled (name, version, pid) values ($1, $2, $3)"
         await self._record.execute(insert, name, version, os.getpid())
 
@@ -121,10 +142,13 @@ class Performer:
 
     async def _live(self, name: str, version: int) -> None:
         part, chance = self._part, self._chance
-        if part.hang == "handler":
-            await hang_at("handler")
-        if part.shortest:
-            say("handler")
+        if part.killer:
+            await self._keep(name, version)
+        if version == part.killer:
+            runs = await self._record.fetchval("select count(*) from handled where version = $1", version)
+            if part.fails_first and runs == 1:
+                raise ValueError(version)
+            os._exit(9)
         await asyncio.sleep(chance.uniform(part.shortest, part.longest))
         if self.is_to_exit:
             os._exit(EXITED)
@@ -138,7 +162,7 @@ class Performer:
 
 
 def set_trap(point: str) -> None:
-    """Hang in every transaction that is about to be committed, or freeze in a tick; handlers hang by themselves."""
+    """Hang in every transaction that is about to be committed, or freeze in a tick."""
     if point == "commit":
         settle_within = Settler.settle_within
 
@@ -167,14 +191,12 @@ def _frozen_after_the_first(steps: Iterable[Any]) -> Any:
 async def main(part: LogPart) -> None:
     if part.hang is not None:
         set_trap(part.hang)
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_reader(sys.stdin.fileno(), lambda: os._exit(1))
+    ended = until_told()
     async with asyncpg.create_pool(part.record, min_size=1, max_size=4) as record:
         performer = Performer(part, record)
-        loop.add_signal_handler(signal.SIGUSR1, setattr, performer, "is_to_exit", True)
-        await (performer.read(ended) if part.group else performer.sequence(ended))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, setattr, performer, "is_to_exit", True)
+        plays = (performer.read_batches if part.batch else performer.read) if part.group else performer.sequence
+        await plays(ended)
         await performer.close()
 
 

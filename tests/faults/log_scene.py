@@ -8,20 +8,18 @@ their own, if need be in another server. A trigger keeps every cursor that was m
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, LiteralString, Self, cast
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import URL, MetaData, create_engine
+from sqlalchemy import URL, MetaData
 
 from faststream_outbox.log import LogTables, make_log_tables
 from tests.faults.log_account import Event, LogAccount, log_account
-from tests.waiting import eventually
+from tests.faults.scene import Place
 
 LOG = "stream"
 OFFSETS = "stream_offsets"
 TOPIC = "orders"
-STANDSTILL = 30.0
 
 _BUSINESS = """
 drop table if exists aggregates, notes, effects, reversals cascade;
@@ -52,49 +50,28 @@ def log_tables(metadata: MetaData | None = None) -> LogTables:
 
 
 @dataclass(frozen=True, slots=True)
-class LogScene:
+class LogScene(Place):
     """Where the log is and where plain handlers keep their record; both as libpq addresses."""
 
     world: str
     record: str
 
-    @classmethod
-    @contextmanager
-    def standing(cls, world: str, record: str) -> Iterator[Self]:
-        """A scene for the length of the block."""
-        scene = cls(world, record)
-        scene.set_up()
-        yield scene
-        scene.tear_down()
-
     def set_up(self) -> None:
         """Create all tables, empty."""
-        self._change_tables("drop_all", "create_all")
-        self._execute(self.world, _BUSINESS)
-        self._execute(self.record, _HANDLED)
-
-    def tear_down(self) -> None:
-        """Drop all tables; what a killed worker had open is gone by then, or is ended."""
-        others = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
-        self._execute(self.world, f"{others} and pid <> pg_backend_pid() and backend_type = 'client backend'")
-        self._change_tables("drop_all")
-        self._execute(self.world, "drop table aggregates, notes, effects, reversals")
-        self._execute(self.world, "drop function keep_reversal()")
-        self._execute(self.record, "drop table handled")
-
-    def _change_tables(self, *changes: str) -> None:
         metadata = MetaData()
         log_tables(metadata)
-        engine = create_engine(self.world.replace("postgresql://", "postgresql+psycopg://"))
-        with engine.begin() as connection:
-            for change in changes:
-                getattr(metadata, change)(connection)
-        engine.dispose()
+        self.change_tables(metadata, "drop_all", "create_all")
+        self.execute(_BUSINESS)
+        self.execute(_HANDLED, self.record)
 
-    def ask(self, question: str) -> list[tuple[Any, ...]]:
-        """Rows of the log's database."""
-        with psycopg.connect(self.world, autocommit=True) as connection:
-            return connection.execute(cast("LiteralString", question)).fetchall()
+    def tear_down(self) -> None:
+        """Drop all tables."""
+        self.end_sessions()
+        metadata = MetaData()
+        log_tables(metadata)
+        self.change_tables(metadata, "drop_all")
+        self.execute("drop table aggregates, notes, effects, reversals; drop function keep_reversal()")
+        self.execute("drop table handled", self.record)
 
     def versions(self) -> dict[str, int]:
         """The last committed version of every name."""
@@ -129,34 +106,21 @@ class LogScene:
 
     async def is_finished(self, group: str, *, plain: bool = False) -> None:
         """Wait until nothing is left, as long as the group gets on with it; say what it holds where it does not."""
-        left = self.left(group, plain=plain)
-        while left:
-            spans = self.ask(f"select lo, hi, tick, position, epoch, owner, until - clock_timestamp() from {OFFSETS}")
-            deferral = self.ask(
-                f"select state, count(*), min(due - clock_timestamp()) from {LOG}_deferred group by state"
-            )
-            lost = sorted(self.account(group, self.handled() if plain else self.effects()).lost)[:3]
-            message = (
-                f"the group gets on with {left} messages, such as {lost}; its spans are {spans}, "
-                f"deferred are {deferral}; {self._sequenced()}"
-            )
-            less = lambda before=left: self.left(group, plain=plain) < before  # noqa: E731
-            await eventually(less, STANDSTILL, message)
-            left = self.left(group, plain=plain)
-
-    def _sequenced(self) -> str:
-        """How far ticks have come, and what could hold them up."""
-        head = self.ask(f"select tick, high, lows, highs from {LOG}_head")
-        last = self.ask(f"select max(position) from {LOG}")
-        open_ones = self.ask(
-            "select pid, state, now() - xact_start, left(query, 60) from pg_stat_activity where xact_start is not null"
+        questions = {
+            "spans": f"select lo, hi, tick, position, epoch, owner, until - clock_timestamp() from {OFFSETS}",
+            "deferred": f"select state, count(*), min(due - clock_timestamp()) from {LOG}_deferred group by state",
+            "the head": f"select tick, high, lows, highs from {LOG}_head",
+            "the last message": f"select max(position) from {LOG}",
+            "transactions": "select pid, state, now() - xact_start, left(query, 60) from pg_stat_activity"
+            " where xact_start is not null",
+        }
+        await self.gets_on(
+            lambda: self.left(group, plain=plain),
+            lambda left: (
+                f"the group gets on with {left} messages; "
+                f"{ {what: self.ask(question) for what, question in questions.items()} }"
+            ),
         )
-        return f"the head is {head}, the last message {last}; transactions are {open_ones}"
-
-    @staticmethod
-    def _execute(dsn: str, statements: str) -> None:
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(cast("LiteralString", statements))
 
 
 @contextmanager

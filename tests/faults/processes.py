@@ -73,8 +73,23 @@ class WorkerProcess:
         """Ask it to stop, and give its exit code."""
         if self.is_alive:
             self._process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(self.patience):
+        return await self.ends(self.patience)
+
+    async def ends(self, patience: float | None = PATIENCE) -> int:
+        """Wait until it is gone, and give its exit code."""
+        async with asyncio.timeout(patience):
             return await self._process.wait()
+
+
+class LogProcess(WorkerProcess):
+    """A child that runs `tests.faults.log_child`."""
+
+    program = "tests.faults.log_child"
+
+    async def exit_in_handler(self) -> int:
+        """Let it end in the middle of the next batch, and give its exit code."""
+        self._process.send_signal(signal.SIGUSR1)
+        return await self.ends()
 
 
 class RelayProcess(WorkerProcess):
@@ -108,6 +123,9 @@ class Troupe(Generic[P]):
     @property
     def alive(self) -> list[P]:
         return [child for child in self.children if child.is_alive]
+
+
+LogTroupe = Troupe[LogProcess]
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ about what must be handled. A trigger keeps every change of a lease, renewals an
 another server, so that what ran is known although the worker or the outbox's server was killed.
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, LiteralString, cast
 from uuid import UUID
@@ -20,7 +20,7 @@ from tests.faults.account import Account, LeaseChange, Run, account, held
 from tests.faults.child import EFFECTS
 from tests.waiting import eventually
 
-STANDSTILL = 20.0
+STANDSTILL = 30.0
 
 _BUSINESS = """
 drop table if exists orders, versions, effects, leases cascade;
@@ -51,8 +51,44 @@ create table handled (
 """
 
 
+class Place:
+    """A database with the tables of a test, by its libpq address."""
+
+    world: str
+
+    def ask(self, question: str) -> list[tuple[Any, ...]]:
+        """Rows of it."""
+        with psycopg.connect(self.world, autocommit=True) as connection:
+            return connection.execute(cast("LiteralString", question)).fetchall()
+
+    def execute(self, statements: str, dsn: str | None = None) -> None:
+        """Run statements, here or in another database."""
+        with psycopg.connect(dsn or self.world, autocommit=True) as connection:
+            connection.execute(cast("LiteralString", statements))
+
+    def end_sessions(self) -> None:
+        """End what a killed process had open."""
+        others = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+        self.execute(f"{others} and pid <> pg_backend_pid() and backend_type = 'client backend'")
+
+    def change_tables(self, metadata: MetaData, *changes: str) -> None:
+        """`drop_all`, `create_all`, or both."""
+        engine = create_engine(self.world.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            for change in changes:
+                getattr(metadata, change)(connection)
+        engine.dispose()
+
+    async def gets_on(self, left: Callable[[], int], message: Callable[[int], str]) -> None:
+        """Wait until nothing is left, as long as somebody gets on with it; say what is left where nobody does."""
+        now = left()
+        while now:
+            await eventually(lambda before=now: left() < before, STANDSTILL, message(now))
+            now = left()
+
+
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Place):
     """Where the outbox is and where the workers keep their record; both as libpq addresses."""
 
     world: str
@@ -64,40 +100,27 @@ class Scene:
         metadata = MetaData()
         make_outbox_table(metadata)
         make_dlq_table(metadata)
-        engine = create_engine(self.world.replace("postgresql://", "postgresql+psycopg://"))
-        with engine.begin() as connection:
-            metadata.drop_all(connection)
-            metadata.create_all(connection)
-        engine.dispose()
-        self._execute(self.world, _BUSINESS)
-        self._execute(self.record, _HANDLED)
+        self.change_tables(metadata, "drop_all", "create_all")
+        self.execute(_BUSINESS)
+        self.execute(_HANDLED, self.record)
 
     def tear_down(self) -> None:
-        """Drop all tables; what a killed worker had open is gone by then, or is ended."""
-        others = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
-        self._execute(self.world, f"{others} and pid <> pg_backend_pid() and backend_type = 'client backend'")
-        self._execute(self.world, "drop table orders, versions, effects, leases, outbox, outbox_dlq")
-        self._execute(self.world, "drop function keep_lease()")
-        self._execute(self.record, "drop table handled")
+        """Drop all tables."""
+        self.end_sessions()
+        self.execute("drop table orders, versions, effects, leases, outbox, outbox_dlq; drop function keep_lease()")
+        self.execute("drop table handled", self.record)
 
     def left(self) -> int:
         """Messages that are not finished."""
         return int(self.ask("select count(*) from outbox")[0][0])
 
     async def is_finished(self) -> None:
-        """Wait until nothing is left, as long as the workers get on with it; say what is left where they do not."""
-        left = self.left()
-        while left:
-            columns = "id, queue, key, now() - next_attempt_at as due, now() - acquired_at as leased, deliveries_count"
-            oldest = self.ask(f"select {columns} from outbox order by id limit 5")
-            message = f"the workers get on with {left} messages, of which the oldest are {oldest}"
-            await eventually(lambda before=left: self.left() < before, STANDSTILL, message)
-            left = self.left()
-
-    def ask(self, question: str) -> list[tuple[Any, ...]]:
-        """Rows of the outbox's database."""
-        with psycopg.connect(self.world, autocommit=True) as connection:
-            return connection.execute(cast("LiteralString", question)).fetchall()
+        """Wait until nothing is left, as long as the workers get on with it."""
+        columns = "id, queue, key, now() - next_attempt_at as due, now() - acquired_at as leased, deliveries_count"
+        oldest = f"select {columns} from outbox order by id limit 5"
+        await self.gets_on(
+            self.left, lambda left: f"the workers get on with {left} messages, such as {self.ask(oldest)}"
+        )
 
     def runs(self) -> list[Run]:
         """Every run of a handler, in the order of their beginning."""
@@ -123,8 +146,3 @@ class Scene:
             leases=leases if heard is None else [held(change, heard) for change in leases],
             lease_seconds=self.lease_seconds,
         )
-
-    @staticmethod
-    def _execute(dsn: str, statements: str) -> None:
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(cast("LiteralString", statements))

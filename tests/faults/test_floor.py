@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import MetaData, text
-from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from bench.latency import Way, measured
 from bench.stage import Stage
+from faststream_outbox import events
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.outcomes.outcome import Outcome
 from faststream_outbox._internal.queue.lanes import GRACE
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, OutboxClient, Worker
+from faststream_outbox.queue import DONE, Claim, Outcome
 from faststream_outbox.schema import make_dlq_table, make_outbox_table
+from tests.queue.rig import Rig
 
 pytestmark = pytest.mark.faults
 
@@ -49,29 +50,19 @@ async def test_messages_of_overlapping_publishers_are_found_soon(
     assert max(found.seconds) < SOON
 
 
-async def test_message_that_appeared_while_all_hands_were_full_is_found_at_once(stage: Stage) -> None:
-    client = OutboxClient(stage.engine, stage.table)
-    began: dict[bytes, asyncio.Event] = {b"first": asyncio.Event(), b"late": asyncio.Event()}
+async def test_message_that_appeared_while_all_hands_were_full_is_found_at_once(rig: Rig) -> None:
     may_end = asyncio.Event()
 
     async def handle(claim: Claim) -> Outcome:
-        began[claim.payload].set()
         await may_end.wait()
         return DONE
 
-    worker = Worker(stage.engine, stage.table, "orders", handle, client=client, **SELDOM)
-    await worker.start()
-    sessions = async_sessionmaker(stage.engine)
-    async with sessions() as slower:
-        await publish(slower, stage.table, Envelope(queue="orders", body=b"late"), wakeups=client.wakeups)
-        async with sessions.begin() as quicker:
-            await publish(quicker, stage.table, Envelope(queue="orders", body=b"first"), wakeups=client.wakeups)
-        await began[b"first"].wait()
+    await rig.work(handle, **SELDOM)
+    async with AsyncSession(rig.engine) as slower:
+        await publish(slower, rig.table, Envelope(queue="orders", body=b"late"), wakeups=rig.client.wakeups)
+        await rig.put("first")
+        await rig.witness.wait(events.Started)
         await slower.commit()
     await asyncio.sleep(GRACE + 0.5)
     may_end.set()
-    try:
-        async with asyncio.timeout(30):
-            await began[b"late"].wait()
-    finally:
-        await worker.stop()
+    await rig.witness.wait(events.Handled, count=2)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-import psycopg
 import pytest
 
 from tests.faults.forwarding_child import QUEUE, STREAM, Route
@@ -28,18 +27,12 @@ async def forwarders() -> AsyncIterator[Troupe[ForwardingProcess]]:
         yield children
 
 
-def publish(world: str, numbers: range) -> None:
-    with psycopg.connect(world, autocommit=True) as connection:
-        connection.cursor().executemany(
-            'insert into outbox (queue, payload, headers) values (%s, %s, \'{"content-type": "application/json"}\')',
-            [(QUEUE, str(number).encode()) for number in numbers],
-        )
-
-
-def left(world: str, condition: str = "true") -> int:
-    with psycopg.connect(world) as connection:
-        ((count,),) = connection.execute(f"select count(*) from outbox where {condition}".encode()).fetchall()
-    return int(count)
+def publish(scene: Scene, numbers: range) -> None:
+    scene.execute(
+        "insert into outbox (queue, payload, headers) select "
+        f"'{QUEUE}', convert_to(n::text, 'UTF8'), '{{\"content-type\": \"application/json\"}}' "
+        f"from generate_series({numbers[0]}, {numbers[-1]}) n"
+    )
 
 
 async def test_nothing_is_lost_when_the_other_broker_is_down_and_the_worker_is_killed(
@@ -47,16 +40,17 @@ async def test_nothing_is_lost_when_the_other_broker_is_down_and_the_worker_is_k
 ) -> None:
     route = Route(scene.world, nats_server.url, scene.lease_seconds)
     (first,) = await forwarders.start(route)
-    publish(scene.world, range(20))
-    await eventually(lambda: left(scene.world) == 0, PATIENCE)
+    publish(scene, range(20))
+    await eventually(lambda: scene.left() == 0, PATIENCE)
 
     nats_server.kill()
-    publish(scene.world, range(20, 40))
-    await eventually(lambda: left(scene.world, "attempts_count > 0") == 20, PATIENCE)
+    publish(scene, range(20, 40))
+    tried = "select count(*) from outbox where attempts_count > 0"
+    await eventually(lambda: scene.ask(tried) == [(20,)], PATIENCE)
     await first.kill()
     await forwarders.start(route)
     await nats_server.start()
 
-    await eventually(lambda: left(scene.world) == 0, PATIENCE)
+    await eventually(lambda: scene.left() == 0, PATIENCE)
     arrived = {int(body) for body, _ in await nats_server.stored(STREAM)}
     assert arrived == set(range(40))

@@ -6,25 +6,19 @@ a key may appear while a higher one runs.
 
 import asyncio
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, LiteralString, cast
 from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import MetaData, Table, func
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Table
 
-from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
-from faststream_outbox._internal.queue.claim import Claim
-from faststream_outbox._internal.queue.client import OutboxClient
-from faststream_outbox._internal.queue.worker import Worker
+from faststream_outbox import events
 from faststream_outbox._internal.sql.statements import statements
-from faststream_outbox.publish import publish
-from faststream_outbox.schema import Names, make_outbox_table
+from faststream_outbox.queue import DONE, Claim, Outcome
+from faststream_outbox.schema import Names
 from tests.faults.child import PLAIN
-from tests.faults.scene import Scene
+from tests.queue.rig import Rig
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -33,13 +27,8 @@ LATE = 8
 
 
 @pytest.fixture
-def table(scene: Scene) -> Table:
-    return make_outbox_table(MetaData())
-
-
-@pytest.fixture
-def connections(scene: Scene) -> Iterator[list[psycopg.Connection[Any]]]:
-    opened = [psycopg.connect(scene.world) for _ in range(3)]
+def connections(record: str, table: Table) -> Iterator[list[psycopg.Connection[Any]]]:
+    opened = [psycopg.connect(record) for _ in range(3)]
     yield opened
     for connection in opened:
         connection.close()
@@ -117,44 +106,32 @@ def test_of_two_claims_that_do_not_see_each_other_the_higher_one_gives_way(
     assert answers == {higher: True, lower[0]: False}
 
 
-class Handler:
-    """Holds the first message until it is let go, and keeps what it saw."""
+async def test_messages_that_fall_due_below_the_one_in_hand_wait_for_it(rig: Rig) -> None:
+    may_end = asyncio.Event()
+    seen: list[bytes] = []
 
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
-        self.may_end = asyncio.Event()
-        self.seen: list[bytes] = []
-
-    async def __call__(self, claim: Claim) -> Outcome:
-        self.seen.append(claim.payload)
+    async def handle(claim: Claim) -> Outcome:
+        seen.append(claim.payload)
         if claim.payload == b"first":
-            self.began.set()
-            await self.may_end.wait()
+            await may_end.wait()
         return DONE
 
+    await rig.put(*["later"] * LATE, key="k", due_in=3600)
+    await rig.put("first", key="k")
+    await rig.work(handle, min_fetch_interval=0.2)
+    await rig.witness.wait(events.Started)
+    await rig.work(handle, client=rig.another_client(), min_fetch_interval=0.2)
+    await rig.sql("update {t} set next_attempt_at = now() where payload = 'later'")
 
-async def test_messages_that_fall_due_below_the_one_in_hand_wait_for_it(
-    scene: Scene, engine: AsyncEngine, table: Table
-) -> None:
-    client, rival = OutboxClient(engine, table), OutboxClient(engine, table)
-    handler = Handler()
-    workers = [Worker(engine, table, PLAIN, handler, client=one, min_fetch_interval=0.2) for one in (client, rival)]
-    async with engine.begin() as connection:
-        hour = timedelta(hours=1)
-        later = [Envelope(queue=PLAIN, body=b"later", key="k", activate_in=hour) for _ in range(LATE)]
-        await publish(connection, table, *later, Envelope(queue=PLAIN, body=b"first", key="k"))
-    await workers[0].start()
-    await handler.began.wait()
-    await workers[1].start()
-    async with engine.begin() as connection:
-        await connection.execute(table.update().where(table.c.payload == b"later").values(next_attempt_at=func.now()))
-    due = "select bool_and(next_attempt_at < now() - interval '1 second') from outbox where acquired_token is null"
-    await eventually(lambda: scene.ask(due)[0][0], message="the others are due, and both workers have looked")
-    seen = list(handler.seen)
-    handler.may_end.set()
-    await eventually(lambda: scene.left() == 0, message="all are handled")
-    await asyncio.gather(*(worker.stop() for worker in workers))
-    assert seen == [b"first"]
+    async def have_looked() -> bool:
+        unleased = "from {t} where acquired_token is null"
+        return bool(await rig.one(f"select bool_and(next_attempt_at < now() - interval '1 second') {unleased}"))
+
+    await eventually(have_looked, message="the others are due, and both workers have looked")
+    seen_before = list(seen)
+    may_end.set()
+    await eventually(rig.is_empty)
+    assert seen_before == [b"first"]
 
 
 @pytest.mark.parametrize("is_last_next", [True, False], ids=["still behind our last run", "gone"])

@@ -4,13 +4,12 @@ import asyncio
 from collections import Counter
 
 import pytest
-from sqlalchemy import MetaData
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox.log import Outbox, OutboxMessage
-from tests.faults.crash_child import CrashPart
+from tests.faults.log_child import LogPart
 from tests.faults.log_scene import LOG, TOPIC, LogScene, log_tables
-from tests.faults.processes import WorkerProcess
+from tests.faults.processes import LogProcess
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -21,62 +20,55 @@ LIMIT = 2
 MOST_RESTARTS = LIMIT + 3
 
 
-class CrashProcess(WorkerProcess):
-    """A child that runs `tests.faults.crash_child`."""
-
-    program = "tests.faults.crash_child"
-
-    async def ends(self) -> None:
-        """Wait until it is gone."""
-        await self._process.wait()
-
-
-async def publish(scene: LogScene) -> None:
-    """Every message under a key of its own."""
-    engine = create_async_engine(scene.world.replace("postgresql://", "postgresql+asyncpg://"))
-    outbox = Outbox(engine, tables=log_tables(MetaData()), listen=False)
-    async with engine.begin() as connection:
-        messages = [OutboxMessage(f"{TOPIC}/{number}", number) for number in range(1, MESSAGES + 1)]
-        await outbox.publish(connection, *messages)
-    await outbox.cleanup()
-    await engine.dispose()
-
-
-def runs(scene: LogScene) -> Counter[int]:
-    return Counter(version for _, version in scene.handled())
-
-
 @pytest.mark.parametrize(
     ("way", "fails_first"),
     [
         ("plain", True),
         ("transactional", False),
-        ("topic_batch", True),
+        ("batch", True),
         pytest.param("plain", False, marks=pytest.mark.soak),
-        pytest.param("topic_batch", False, marks=pytest.mark.soak),
+        pytest.param("batch", False, marks=pytest.mark.soak),
     ],
 )
 async def test_message_that_ends_its_process_is_parked_and_the_rest_goes_on(
-    log_scene: LogScene, way: str, fails_first: bool
+    engine: AsyncEngine, log_scene: LogScene, seed: int, way: str, fails_first: bool
 ) -> None:
-    await publish(log_scene)
-    part = CrashPart(log_scene.world, way, KILLER, LIMIT, fails_first)
+    # Every message under a key of its own.
+    messages = [OutboxMessage(f"{TOPIC}/{n}", {"name": f"{n}", "version": n}) for n in range(1, MESSAGES + 1)]
+    async with Outbox(engine, tables=log_tables(), listen=False) as outbox, engine.begin() as connection:
+        await outbox.publish(connection, *messages)
+    part = LogPart(
+        log_scene.world,
+        log_scene.record,
+        seed,
+        "billing",
+        way == "transactional",
+        poll_interval=0.2,
+        most_attempts=1000,
+        killer=KILLER,
+        fails_first=fails_first,
+        batch=way == "batch",
+        options={"lease_ttl_seconds": 1.0, "crash_limit": LIMIT},
+    )
     is_finished = asyncio.Event()
     restarts = 0
-    child = await CrashProcess.start(part)
+    child = await LogProcess.start(part)
 
     async def keep_alive() -> None:
         nonlocal restarts, child
         while not is_finished.is_set():
-            await child.ends()
+            await child.ends(patience=None)
             if restarts == MOST_RESTARTS or is_finished.is_set():
                 return
             restarts += 1
-            child = await CrashProcess.start(part)
+            child = await LogProcess.start(part)
+
+    def runs() -> Counter[int]:
+        return Counter(version for _, version in log_scene.handled())
 
     def all_is_dealt_with() -> bool:
         parked = log_scene.ask(f"select position from {LOG}_deferred where state = 'parked'")
-        return len(runs(log_scene)) == MESSAGES and len(parked) == 1
+        return len(runs()) == MESSAGES and len(parked) == 1
 
     keeping = asyncio.create_task(keep_alive())
     try:
@@ -85,7 +77,7 @@ async def test_message_that_ends_its_process_is_parked_and_the_rest_goes_on(
         is_finished.set()
         await child.kill()
         await keeping
-    seen = runs(log_scene)
+    seen = runs()
     print(f"{way}: {restarts} restarts, {sum(seen.values())} runs of {len(seen)} messages")
     assert len(seen) == MESSAGES
     deferrals = log_scene.ask(f"select position, state, error_type, error_message from {LOG}_deferred")
@@ -93,6 +85,6 @@ async def test_message_that_ends_its_process_is_parked_and_the_rest_goes_on(
     assert deferrals[0][3].startswith("crash_loop: ")
     # What was in flight at the first death runs again once, and so does a batch that fails as a whole; later ones cost
     # nobody but the guilty one.
-    most = 2 + (way == "topic_batch" and fails_first)
+    most = 2 + (way == "batch" and fails_first)
     assert max(count for number, count in seen.items() if number != KILLER) <= most
     assert seen[KILLER] == LIMIT + 1 + fails_first

@@ -93,28 +93,24 @@ def lose_the_answer(outbox: Outbox, sqlstate: str | None) -> None:
 
 @pytest.mark.parametrize("sqlstate", [None, "08006"], ids=["unknown_error", "connection_error"])
 async def test_effects_happen_once_although_the_answer_to_their_commit_was_lost(
-    outbox: Outbox, log_scene: LogScene, seed: int, sqlstate: str | None
+    outbox: Outbox, log_scene: LogScene, log_business: LogBusiness, sqlstate: str | None
 ) -> None:
-    business = LogBusiness(log_scene, seed)
-    await business.publish(ONE_BY_ONE, transactions=MESSAGES)
+    await log_business.publish(ONE_BY_ONE, transactions=MESSAGES)
     lose_the_answer(outbox, sqlstate)
     async with reading(outbox, with_effect):
         await log_scene.is_finished(GROUP)
         # A message behind them is the proof that the reader has found out and gone on.
-        await business.publish(ONE_BY_ONE, transactions=1, name=1)
+        await log_business.publish(ONE_BY_ONE, transactions=1, name=1)
         await log_scene.is_finished(GROUP)
-    await business.close()
     assert not log_scene.account(GROUP, log_scene.effects()).wrongs()
     assert log_scene.ask("select * from reversals") == []
 
 
 @pytest.mark.parametrize("moment", ["handler", "commit"])
 async def test_no_message_is_parked_because_its_connection_died(
-    outbox: Outbox, log_scene: LogScene, seed: int, moment: str
+    outbox: Outbox, log_scene: LogScene, log_business: LogBusiness, moment: str
 ) -> None:
-    business = LogBusiness(log_scene, seed)
-    await business.publish(ONE_BY_ONE, transactions=1)
-    await business.close()
+    await log_business.publish(ONE_BY_ONE, transactions=1)
     runs = 0
 
     async def handle(message: OutboxMessage, session: AsyncSession) -> None:

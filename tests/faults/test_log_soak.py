@@ -11,9 +11,8 @@ from sqlalchemy import URL
 
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
-from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import LOG, LogScene, idle_writer
-from tests.faults.processes import troupe
+from tests.faults.processes import LogProcess, LogTroupe, troupe
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -35,52 +34,26 @@ async def sequencers(log_scene: LogScene, seed: int) -> AsyncIterator[LogTroupe]
         yield children
 
 
-async def soak(
-    database_url: URL,
-    scene: LogScene,
-    log_business: LogBusiness,
-    sequencers: LogTroupe,
-    *,
-    foreign: float,
-    after: float,
+async def test_every_position_is_in_exactly_one_tick_and_no_gap_is_left(
+    database_url: URL, log_scene: LogScene, log_business: LogBusiness, sequencers: LogTroupe
 ) -> None:
-    """Write for so long under a foreign transaction and for so long after it, let the sequencers finish, and check."""
     with idle_writer(database_url):
-        await log_business.publish_with(WRITERS, MANNER, foreign)
-        held = scene.ask(f"select count(*) from {LOG}_gaps")[0][0]
-    await log_business.publish_with(WRITERS, MANNER, after)
+        await log_business.publish_with(WRITERS, MANNER, 3.0)
+        held = log_scene.ask(f"select count(*) from {LOG}_gaps")[0][0]
+    await log_business.publish_with(WRITERS, MANNER, 2.0)
     # Other tests' transactions in the same cluster put off the forgetting of gaps, by as long as they take.
-    await eventually(lambda: not scene.ask(f"select * from {LOG}_gaps"), 60.0, "every gap is filled or forgotten")
+    await eventually(lambda: not log_scene.ask(f"select * from {LOG}_gaps"), 60.0, "every gap is filled or forgotten")
     committed = {position for positions in log_business.positions for position in positions}
-    ticked = scene.ask(_TICKED)
+    ticked = log_scene.ask(_TICKED)
     place = {position: (tick, position) for tick, position in ticked}
-    rows, numbers = scene.ask(f"select (select count(*) from {LOG}), last_value from {LOG}_head_drawn_seq")[0]
-    ticks = scene.ask(f"select count(*), min(tick), max(tick) from {LOG}_ticks")[0]
+    rows, numbers = log_scene.ask(f"select (select count(*) from {LOG}), last_value from {LOG}_head_drawn_seq")[0]
+    ticks = log_scene.ask(f"select count(*), min(tick), max(tick) from {LOG}_ticks")[0]
     print(f"{rows} rows of {numbers} numbers in {ticks[0]} ticks; {held} gaps when the foreign transaction ended")
     assert len(sequencers.alive) == SEQUENCERS
     assert numbers > rows, "nothing was rolled back"
-    assert committed == set(scene_positions(scene))
+    assert committed == {row[0] for row in log_scene.ask(f"select position from {LOG}")}
     assert len(ticked) == len(place), "a position is in two ticks"
     assert set(place) == committed
     assert ticks == (ticks[0], 1, ticks[0])
     for positions in log_business.positions:
         assert [place[position] for position in positions] == sorted(place[position] for position in positions)
-
-
-def scene_positions(scene: LogScene) -> list[int]:
-    """The positions of the rows in the log."""
-    return [row[0] for row in scene.ask(f"select position from {LOG}")]
-
-
-async def test_every_position_is_in_exactly_one_tick_and_no_gap_is_left(
-    database_url: URL, log_scene: LogScene, log_business: LogBusiness, sequencers: LogTroupe
-) -> None:
-    await soak(database_url, log_scene, log_business, sequencers, foreign=3.0, after=2.0)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-async def test_every_position_is_in_exactly_one_tick_after_minutes_of_it(
-    database_url: URL, log_scene: LogScene, log_business: LogBusiness, sequencers: LogTroupe
-) -> None:
-    await soak(database_url, log_scene, log_business, sequencers, foreign=15.0, after=105.0)

@@ -1,8 +1,8 @@
 """Ten writers over twenty aggregates, long transactions and rollbacks, and a foreign transaction that never ends.
 
 Each writer locks an aggregate, publishes its next version, and stays open for up to a second; one in ten rolls
-back. A transaction that has written stays idle in another database of the cluster for the whole run. Three readers
-side by side: plain, transactional, and for comparison one that follows the rule of reading by transaction id.
+back. A transaction that has written stays idle in another database of the cluster for the whole run. Two readers
+side by side: plain and transactional.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
 
-import asyncpg
 import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
@@ -19,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.faults.log_account import Event, log_account, percentile
 from tests.faults.log_business import LogBusiness, Manner
-from tests.faults.log_scene import LOG, LogScene, idle_writer, log_tables
+from tests.faults.log_scene import LogScene, idle_writer, log_tables
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -82,95 +81,24 @@ async def reading(engine: AsyncEngine, watch: Watch, *, transactional: bool) -> 
         await outbox.cleanup()
 
 
-@asynccontextmanager
-async def reading_by_xid(world: str, watch: Watch) -> AsyncIterator[None]:
-    """Reads in the order of (transaction_id, position) what lies below every transaction in progress."""
-    sql = f"""
-        select transaction_id, position, payload->>'name' as name, (payload->>'version')::int as version from {LOG}
-        where (transaction_id, position) > ($1, $2)
-          and transaction_id < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-        order by transaction_id, position limit 1000
-    """
+async def test_nothing_is_lost_twice_late_or_out_of_order_under_long_and_foreign_transactions(
+    engine: AsyncEngine, database_url: URL, log_scene: LogScene, log_business: LogBusiness, record_property: Any
+) -> None:
+    plain, transactional = Watch("plain"), Watch("transactional")
 
-    async def read() -> None:
-        connection = await asyncpg.connect(world)
-        place = (0, 0)
-        try:
-            while True:
-                for row in await connection.fetch(sql, *place):
-                    watch.note(row)
-                    place = (row["transaction_id"], row["position"])
-                await asyncio.sleep(0.01)
-        finally:
-            connection.terminate()
-
-    running = asyncio.create_task(read())
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
-async def stress(
-    engine: AsyncEngine, database_url: URL, scene: LogScene, log_business: LogBusiness, *, seconds: float
-) -> tuple[Watch, Watch]:
-    """Let writers write and readers read for so long, and all readers finish; gives the plain and transactional one."""
-    plain, transactional, by_xid = (Watch(name) for name in ("plain", "transactional", "by transaction id"))
-
-    def is_read(*watches: Watch) -> bool:
-        return all(len(watch.at) >= len(log_business.commits) for watch in watches)
-
-    async with (
-        reading(engine, plain, transactional=False),
-        reading(engine, transactional, transactional=True),
-        reading_by_xid(scene.world, by_xid),
-    ):
+    async with reading(engine, plain, transactional=False), reading(engine, transactional, transactional=True):
         with idle_writer(database_url):
-            await log_business.publish_with(WRITERS, Manner(), seconds)
-            await eventually(lambda: is_read(plain, transactional), message="both readers have read everything")
-            stalled = len(log_business.commits) - len(by_xid.at)
-        await eventually(lambda: is_read(by_xid), message="the reader by transaction id has read everything")
-    other = log_account(scene.versions(), by_xid.seen)
-    print(
-        f"by transaction id: {stalled} of {len(log_business.commits)} not read while the foreign transaction was open"
-    )
-    print(by_xid.report(log_business), f"order broken {len(other.disordered)}", sep="; ")
-    return plain, transactional
-
-
-def check(scene: LogScene, log_business: LogBusiness, plain: Watch, transactional: Watch, record: Any) -> None:
-    versions = scene.versions()
-    for watch, done in ((plain, plain.seen), (transactional, scene.effects())):
-        account = log_account(versions, done)
+            await log_business.publish_with(WRITERS, Manner(), 6.0)
+            await eventually(
+                lambda: all(len(watch.at) >= len(log_business.commits) for watch in (plain, transactional)),
+                message="both readers have read everything",
+            )
+    for watch, done in ((plain, plain.seen), (transactional, log_scene.effects())):
+        account = log_account(log_scene.versions(), done)
         print(watch.report(log_business), account, sep="; ")
         seconds = watch.latencies(log_business, held=False)
-        record(f"{watch.name}_latency_p50_ms", round(percentile(seconds, 50) * 1000, 1))
-        record(f"{watch.name}_latency_max_ms", round(max(seconds) * 1000, 1))
+        record_property(f"{watch.name}_latency_p50_ms", round(percentile(seconds, 50) * 1000, 1))
+        record_property(f"{watch.name}_latency_max_ms", round(max(seconds) * 1000, 1))
         assert not account.wrongs(), watch.name
         assert max(seconds) < SOON, watch.name
-    assert scene.ask("select * from reversals") == []
-
-
-async def test_nothing_is_lost_twice_late_or_out_of_order_under_long_and_foreign_transactions(
-    engine: AsyncEngine,
-    database_url: URL,
-    log_scene: LogScene,
-    log_business: LogBusiness,
-    record_property: Any,
-) -> None:
-    watches = await stress(engine, database_url, log_scene, log_business, seconds=6.0)
-    check(log_scene, log_business, *watches, record_property)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-async def test_nothing_is_lost_twice_late_or_out_of_order_in_three_minutes_of_it(
-    engine: AsyncEngine,
-    database_url: URL,
-    log_scene: LogScene,
-    log_business: LogBusiness,
-    record_property: Any,
-) -> None:
-    watches = await stress(engine, database_url, log_scene, log_business, seconds=180.0)
-    check(log_scene, log_business, *watches, record_property)
+    assert log_scene.ask("select * from reversals") == []

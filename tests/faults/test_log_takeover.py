@@ -1,7 +1,7 @@
-"""One member of a group dies, freezes or is slow, and another one is there.
+"""One member of a group dies, hangs or is slow, and another one is there.
 
-What the dead held is taken over within its lease; what the frozen decide afterwards changes nothing; the slow keep
-what they hold; and nobody's slots wait for the transaction of somebody else.
+What the dead held is taken over within its lease; the slow keep what they hold; and nobody's slots wait for the
+transaction of somebody else.
 """
 
 import asyncio
@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults.child import LOST
 from tests.faults.log_business import LogBusiness, Manner
 from tests.faults.log_child import LogPart
-from tests.faults.log_processes import LogProcess, LogTroupe
 from tests.faults.log_scene import OFFSETS, LogScene
+from tests.faults.processes import LogProcess, LogTroupe
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
@@ -27,20 +26,11 @@ SLACK = 10.0
 NAMES = 40
 ONCE_EACH = Manner(names=NAMES, rollbacks=0.0, held=0.0, shortest=0.0)
 
-MODES = pytest.mark.parametrize(
-    "transactional",
-    [pytest.param(True, id="transactional"), pytest.param(False, marks=pytest.mark.soak, id="plain")],
-)
-
 
 @pytest.fixture
 def part(log_scene: LogScene, seed: int) -> LogPart:
     options: dict[str, Any] = {"lease_ttl_seconds": LEASE_SECONDS}
-    return LogPart(log_scene.world, log_scene.record, seed, GROUP, options=options)
-
-
-def done(scene: LogScene, part: LogPart) -> list[tuple[str, int]]:
-    return scene.effects() if part.transactional else scene.handled()
+    return LogPart(log_scene.world, log_scene.record, seed, GROUP, transactional=True, options=options)
 
 
 async def two(members: LogTroupe, first: LogPart, second: LogPart) -> tuple[LogProcess, LogProcess]:
@@ -52,73 +42,37 @@ async def two(members: LogTroupe, first: LogPart, second: LogPart) -> tuple[LogP
     return one, other
 
 
-@MODES
 async def test_slots_of_a_killed_member_are_read_by_another_within_its_lease(
-    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart
 ) -> None:
-    part = replace(part, transactional=transactional, poll_interval=3600.0)
+    part = replace(part, poll_interval=3600.0)
     one, _ = await two(members, part, part)
     await log_business.publish(ONCE_EACH, transactions=NAMES)
-    await eventually(lambda: not log_scene.left(GROUP, plain=not transactional), message="both members read")
+    await eventually(lambda: not log_scene.left(GROUP), message="both members read")
     await one.kill()
     killed = perf_counter()
     await log_business.publish(ONCE_EACH, transactions=NAMES, name=1)
-    await log_scene.is_finished(GROUP, plain=not transactional)
+    await log_scene.is_finished(GROUP)
     seconds = perf_counter() - killed
     assert seconds < LEASE_SECONDS + SLACK
 
 
-@MODES
-async def test_message_of_a_member_that_is_killed_in_its_handler_runs_again(
-    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
-) -> None:
-    part = replace(part, transactional=transactional)
-    (one,) = await members.start(replace(part, hang="handler"))
-    await log_business.publish(ONCE_EACH, transactions=NAMES)
-    await one.reaches("handler")
-    await members.start(part)
-    await one.kill()
-    await log_scene.is_finished(GROUP, plain=not transactional)
-    assert not log_scene.account(GROUP, done(log_scene, part)).wrongs()
-
-
-@MODES
-async def test_member_that_was_frozen_beyond_its_lease_writes_nothing(
-    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
-) -> None:
-    part = replace(part, transactional=transactional)
-    (frozen,) = await members.start(replace(part, shortest=0.5, longest=0.5))
-    await log_business.publish(ONCE_EACH, transactions=NAMES)
-    await frozen.reaches("handler")
-    frozen.freeze()
-    (heir,) = await members.start(part)
-    await heir.reaches("slots 256")
-    await log_scene.is_finished(GROUP, plain=not transactional)
-    effects = log_scene.effects()
-    frozen.thaw()
-    await frozen.reaches(LOST)
-    # Its stop waits until everything that it decided was written, or refused.
-    assert await frozen.stop() == 0
-    assert log_scene.ask("select * from reversals") == []
-    assert log_scene.effects() == effects
-
-
-@MODES
 async def test_handler_that_takes_longer_than_its_lease_keeps_it(
-    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, transactional: bool
+    log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart
 ) -> None:
     slow = 2 * LEASE_SECONDS
-    part = replace(part, transactional=transactional, shortest=slow, longest=slow)
+    part = replace(part, shortest=slow, longest=slow)
     await two(members, part, part)
+    holders = f"select lo, owner, epoch from {OFFSETS} order by lo"
+    held = log_scene.ask(holders)
     await log_business.publish(ONCE_EACH, transactions=1)
-    await log_scene.is_finished(GROUP, plain=not transactional)
-    assert len(done(log_scene, part)) == 1
+    await log_scene.is_finished(GROUP)
+    assert (len(log_scene.effects()), log_scene.ask(holders)) == (1, held)
 
 
 async def test_slots_of_others_do_not_wait_for_a_member_that_hangs_with_its_transaction_open(
     log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart
 ) -> None:
-    part = replace(part, transactional=True)
     hanging, _ = await two(members, replace(part, hang="commit"), part)
     await log_business.publish(ONCE_EACH, transactions=NAMES)
     await hanging.reaches("commit")
@@ -134,6 +88,7 @@ async def test_slots_of_others_do_not_wait_for_a_member_that_hangs_with_its_tran
 async def test_log_goes_on_although_a_member_is_frozen_in_the_middle_of_a_tick(
     log_scene: LogScene, log_business: LogBusiness, members: LogTroupe, part: LogPart, driver: str
 ) -> None:
+    part = replace(part, transactional=False)
     (frozen,) = await members.start(replace(part, hang="tick", driver=driver))
     await log_business.publish(ONCE_EACH, transactions=1)
     await frozen.reaches("tick")

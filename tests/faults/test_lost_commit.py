@@ -2,23 +2,17 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.faults.commit_trial import LOST, WAYS, Trial, trial
+from faststream_outbox.events import LeaseWasLost
+from tests.faults.commit_trial import WAYS, Trial
 from tests.faults.proxy import Way
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.faults
 
 MESSAGES = 4
-
-
-@pytest.fixture(params=["asyncpg", "psycopg"])
-async def far(request: pytest.FixtureRequest, record: str) -> AsyncIterator[Trial]:
-    async with trial(record, request.param) as one:
-        yield one
 
 
 @pytest.mark.parametrize("messages", [1, MESSAGES])
@@ -29,10 +23,7 @@ async def test_effects_happen_once_although_the_answer_to_their_commit_was_lost(
     for _ in range(messages):
         await far.publish(way)
 
-    def go_deaf() -> None:
-        far.proxy.way = Way.DEAF
-
-    far.before_commit(go_deaf)
+    far.before_commit(lambda: setattr(far.proxy, "way", Way.DEAF))
     async with far.running(way):
 
         async def is_committed() -> bool:
@@ -44,10 +35,10 @@ async def test_effects_happen_once_although_the_answer_to_their_commit_was_lost(
         # A message behind them is the proof that somebody has found out and gone on.
         await far.publish(way)
         await far.finished(way)
-        await far.is_settled(way)
+        await far.is_settled()
     assert await far.effects(way) == Counter(range(1, messages + 2))
     assert set(far.runs.values()) == {1}
-    assert far.reported(LOST) == []
+    assert far.reported(LeaseWasLost) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -67,6 +58,6 @@ async def test_message_is_tried_again_whose_commit_never_arrived(far: Trial, way
         far.proxy.cut()
         far.proxy.way = Way.OPEN
         await far.finished(way)
-        await far.is_settled(way)
+        await far.is_settled()
     assert await far.effects(way) == Counter(range(1, MESSAGES + 1))
     assert max(far.runs.values()) == 2

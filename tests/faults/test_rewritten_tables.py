@@ -1,11 +1,12 @@
 """Tables that are rewritten, reindexed or carried elsewhere while workers run: nothing is lost, and order holds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, Table, text
+from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox import events
@@ -26,87 +27,82 @@ KEYS = 5
 ROUNDS = 3
 
 
-async def _rewrite(engine: AsyncEngine, table: str, primary_key: str) -> None:
+async def _rewrite(engine: AsyncEngine, table: str) -> None:
     """Everything that gives the rows of a table new places, or its indexes new files."""
     async with engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         for statement in (
             f"VACUUM FULL {table}",
             f"REINDEX TABLE CONCURRENTLY {table}",
-            f"CLUSTER {table} USING {primary_key}",
+            f"CLUSTER {table} USING {table}_pkey",
             f"VACUUM (ANALYZE, FREEZE) {table}",
         ):
             await connection.execute(text(statement))
 
 
-async def test_a_queue_goes_on(driver_engine: AsyncEngine, table: Table, dlq_table: Table) -> None:
-    rig = Rig(driver_engine, table, dlq_table)
+async def published_meanwhile(engine: AsyncEngine, tables: list[str], publish: Callable[..., Any]) -> list[int]:
+    """Rewrite the tables again and again, and publish numbers all the time, each in a transaction; gives these."""
+    rewritten = asyncio.Event()
+    numbers: list[int] = []
+
+    async def produce() -> None:
+        while not rewritten.is_set():
+            async with AsyncSession(engine) as session, session.begin():
+                await publish(session, len(numbers) + 1)
+            numbers.append(len(numbers) + 1)
+
+    producing = asyncio.create_task(produce())
+    try:
+        for _ in range(ROUNDS):
+            for table in tables:
+                await _rewrite(engine, table)
+    finally:
+        rewritten.set()
+        await producing
+    return numbers
+
+
+async def test_a_queue_goes_on(driver_rig: Rig) -> None:
+    rig = driver_rig
     seen: dict[str | None, list[int]] = {}
-    published = 0
 
     async def handle(claim: Claim) -> Outcome:
         seen.setdefault(claim.key, []).append(int(claim.payload))
         return DONE
 
-    async def produce() -> None:
-        nonlocal published
-        while not rewritten.is_set():
-            async with AsyncSession(driver_engine) as session, session.begin():
-                number = published = published + 1
-                keys = [None, *(f"k{key}" for key in range(KEYS))]
-                messages = [Envelope(queue="orders", body=b"%d" % number, key=key) for key in keys]
-                await publish(session, rig.table, *messages, wakeups=rig.client.wakeups)
+    async def produce(session: AsyncSession, number: int) -> None:
+        keys = [None, *(f"k{key}" for key in range(KEYS))]
+        messages = [Envelope(queue="orders", body=b"%d" % number, key=key) for key in keys]
+        await publish(session, rig.table, *messages, wakeups=rig.client.wakeups)
 
-    rewritten = asyncio.Event()
     await rig.work(handle, max_workers=8, lease_ttl_seconds=30.0, **POLLING)
-    producing = asyncio.create_task(produce())
-    try:
-        for _ in range(ROUNDS):
-            await _rewrite(driver_engine, "outbox", "outbox_pkey")
-    finally:
-        rewritten.set()
-        await producing
+    published = await published_meanwhile(rig.engine, ["outbox"], produce)
     await eventually(rig.is_empty)
-    await rig.close()
-    everything = [*range(1, published + 1)]
-    assert {key: numbers for key, numbers in seen.items() if key is not None} == {
-        f"k{key}": everything for key in range(KEYS)
-    }
-    assert sorted(seen[None]) == everything
+    keyless = seen.pop(None)
+    assert seen == {f"k{key}": published for key in range(KEYS)}
+    assert sorted(keyless) == published
     assert rig.witness.of(events.LeaseWasLost, events.MessageSetApart) == []
 
 
 async def test_a_log_goes_on(driver_engine: AsyncEngine) -> None:
     seen: dict[str, list[int]] = {}
-    published = 0
 
     async def handle(message: OutboxMessage) -> None:
         seen.setdefault(message.uri, []).append(message.payload)
 
     async with opened(driver_engine) as outbox:
-        stop, rewritten = asyncio.Event(), asyncio.Event()
+        stop = asyncio.Event()
 
-        async def produce() -> None:
-            nonlocal published
-            while not rewritten.is_set():
-                async with AsyncSession(driver_engine) as session, session.begin():
-                    number = published = published + 1
-                    messages = [OutboxMessage(f"t/{key}", number) for key in range(KEYS)]
-                    await outbox.publish(session, *messages)
+        async def produce(session: AsyncSession, number: int) -> None:
+            await outbox.publish(session, *[OutboxMessage(f"t/{key}", number) for key in range(KEYS)])
 
         reading = asyncio.create_task(outbox.run(handle, "g", poll_interval=0.05, stop_event=stop))
-        producing = asyncio.create_task(produce())
-        try:
-            for _ in range(ROUNDS):
-                for table in outbox.tables.all:
-                    await _rewrite(driver_engine, table.name, f"{table.name}_pkey")
-        finally:
-            rewritten.set()
-            await producing
-        await eventually(lambda: sum(map(len, seen.values())) >= KEYS * published)
+        tables = [table.name for table in outbox.tables.all]
+        published = await published_meanwhile(driver_engine, tables, produce)
+        await eventually(lambda: sum(map(len, seen.values())) >= KEYS * len(published))
         stop.set()
         await reading
-    assert seen == {f"t/{key}": [*range(1, published + 1)] for key in range(KEYS)}
+    assert seen == {f"t/{key}": published for key in range(KEYS)}
 
 
 @pytest.fixture

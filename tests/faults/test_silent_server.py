@@ -15,17 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.sql.statements import Statement
-from tests.faults.proxy import Proxy, Way, proxy_to
+from tests.faults.proxy import Proxy, Way
 
 pytestmark = pytest.mark.faults
 
 ONE = Statement("one", "", "select 1", "select 1", ())
-
-
-@pytest.fixture
-async def proxy(database_url: URL) -> AsyncIterator[Proxy]:
-    async with proxy_to(database_url.port or 5432) as proxy:
-        yield proxy
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])

@@ -1,18 +1,17 @@
 """A stop takes the time that it was given, although the server has fallen silent in the midst of a claim."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, Table
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Done
-from tests.faults.proxy import Proxy, Way, proxy_to
+from tests.faults.proxy import Proxy, Way
 from tests.queue.rig import POLLING, Rig
 from tests.waiting import eventually
 
@@ -21,32 +20,11 @@ pytestmark = pytest.mark.faults
 FAR_LESS_THAN_A_STATEMENT_MAY_TAKE = 20.0
 
 
-@pytest.fixture
-async def rig(engine: AsyncEngine, table: Table, dlq_table: Table) -> AsyncIterator[Rig]:
-    rig = Rig(engine, table, dlq_table)
-    yield rig
-    await rig.close()
-
-
-@pytest.fixture
-async def proxy(database_url: URL) -> AsyncIterator[Proxy]:
-    async with proxy_to(database_url.port or 5432) as proxy:
-        yield proxy
-
-
-@pytest.fixture(params=["asyncpg", "psycopg"])
-async def far_engine(request: pytest.FixtureRequest, database_url: URL, proxy: Proxy) -> AsyncIterator[AsyncEngine]:
-    """An engine whose connections go through the proxy."""
-    url = database_url.set(drivername=f"postgresql+{request.param}", host="127.0.0.1", port=proxy.port)
-    engine = create_async_engine(url)
-    yield engine
-    await engine.dispose()
+async def handle(claim: Claim) -> Done:
+    return DONE
 
 
 async def test_a_claim_under_way_does_not_hold_it_up(rig: Rig, far_engine: AsyncEngine, proxy: Proxy) -> None:
-    async def handle(claim: Claim) -> Done:
-        return DONE
-
     client = rig.another_client(engine=far_engine, listen=False, watch=False)
     worker = await rig.work(handle, client=client, **POLLING)
     await rig.put("a")
@@ -71,9 +49,6 @@ async def test_what_the_claim_brings_afterwards_is_given_back(rig: Rig, monkeypa
             asked.set()
             await answered.wait()
         return rows
-
-    async def handle(claim: Claim) -> Done:
-        return DONE
 
     monkeypatch.setattr(DedicatedConnection, "fetch", late)
     worker = await rig.work(handle)

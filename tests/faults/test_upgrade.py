@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from sqlalchemy import MetaData, create_engine
+from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from bench.migration import AFTER, BACK, BEFORE, BOTH
@@ -42,15 +42,6 @@ async def scene(
     scene.tear_down()
 
 
-def create_dead_letters(dsn: str) -> None:
-    """What autogenerate would create for an application that had no dead letters."""
-    metadata = MetaData()
-    make_dlq_table(metadata)
-    engine = create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
-    metadata.create_all(engine)
-    engine.dispose()
-
-
 @pytest.mark.parametrize("scene", [pytest.param(OLDEST, marks=pytest.mark.soak), LATEST], indirect=True)
 async def test_there_and_back_and_there_for_good(scene: UpgradeScene, engine: AsyncEngine) -> None:
     has_letters = scene.has_dead_letters
@@ -61,7 +52,10 @@ async def test_there_and_back_and_there_for_good(scene: UpgradeScene, engine: As
     await scene.handles(OLD)
     await scene.migrate(BEFORE, tables)
     if not has_letters:
-        create_dead_letters(scene.dsn)
+        # What autogenerate would create for an application that had none.
+        letters = MetaData()
+        make_dlq_table(letters)
+        scene.change_tables(letters, "create_all")
     await scene.handles(OLD)
     await scene.join(NEW, workers=2)
     await scene.handles(OLD, NEW)

@@ -3,11 +3,12 @@
 Pure, so that `test_upgrade_account` can show that each kind of wrong is seen.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from uuid import UUID
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from tests.faults.account import Account, LeaseChange, Run, account
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,94 +22,61 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run of a handler; without an outcome if its process was killed before its end."""
+class SideRun(Run):
+    """A run of a handler of one of the versions."""
 
-    n: str
     side: str
-    started: datetime
-    outcome: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
-    """A lease that went from one holder to another."""
+class UpgradeAccount(Account):
+    """What became of everything that was sent."""
 
-    id: int
-    old_token: UUID
-    old_at: datetime
-    new_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeAccount:
-    """Counts, and everything that must be empty."""
-
-    sent: int
-    done: int
-    dead: int
     dropped: int
     """Failed for good in a process of a version that keeps no dead letters."""
-    taken_over: int
-    lost: frozenset[str]
-    left: frozenset[str]
-    ghosts: frozenset[str]
-    """Handled although never committed."""
-    twice: frozenset[str]
-    """Done more than once although nobody took its lease over, dead more than once, or done and dead."""
-    stolen: tuple[TakenOver, ...]
-    """Leases taken from a holder before they had run out."""
+    again: frozenset[str]
+    """Done more than once although nobody took its lease over."""
     early: frozenset[str]
     """Begun before they were due."""
-
-    def wrongs(self) -> dict[str, object]:
-        """What went wrong, by its name."""
-        named = ("lost", "left", "ghosts", "twice", "stolen", "early")
-        return {name: getattr(self, name) for name in named if getattr(self, name)}
 
 
 def upgrade_account(
     *,
     sent: Sequence[Sent],
-    runs: Sequence[Run],
-    leases: Sequence[TakenOver],
+    runs: Sequence[SideRun],
+    leases: Sequence[LeaseChange],
     left: Set[int],
     dead: Sequence[int],
     lease_seconds: float,
     dropping: Set[str] = frozenset(),
 ) -> UpgradeAccount:
     """Draw it up. `left` and `dead` are ids of rows; the sides in `dropping` keep no dead letters."""
-    ids = {one.n: one.id for one in sent}
-    done = Counter(run.n for run in runs if run.outcome == "done")
-    buried = Counter(dead)
-    moved = {change.id for change in leases}
-    dropped = {n for n in _failed_last(runs, dropping) if ids.get(n) not in buried}
-    dropped &= {one.n for one in sent if one.kind == "poison"}
-    ended = set(done) | dropped | {n for n, row in ids.items() if row in buried or row in left}
-    twice = {n for n, times in done.items() if times > 1 and ids.get(n) not in moved}
-    twice |= {n for n, row in ids.items() if buried[row] > 1 or (buried[row] and n in done)}
-    due = {one.n: one.due for one in sent}
+    ids, due = {one.n: one.id for one in sent}, {one.n: one.due for one in sent}
+    names = {row: n for n, row in ids.items()}
+    drawn = account(
+        committed=set(ids),
+        left={names[row] for row in left},
+        dead=[names[row] for row in dead],
+        effects={},
+        with_effects=set(),
+        runs=runs,
+        leases=leases,
+        lease_seconds=lease_seconds,
+    )
+    dropped = _failed_last(runs, dropping) & drawn.lost & {one.n for one in sent if one.kind == "poison"}
+    done = Counter(run.message_id for run in runs if run.outcome == "done")
+    moved = {names.get(change.id) for change in leases}
+    # Where a lease ran out on a busy machine, two runs overlap: it is not stolen.
+    values = {field.name: getattr(drawn, field.name) for field in fields(drawn)} | {"overlapping": ()}
     return UpgradeAccount(
-        sent=len(sent),
-        done=len(done),
-        dead=buried.total(),
+        **{**values, "lost": drawn.lost - dropped},
         dropped=len(dropped),
-        taken_over=len(leases),
-        lost=frozenset(set(ids) - ended),
-        left=frozenset(n for n, row in ids.items() if row in left),
-        ghosts=frozenset({run.n for run in runs} - set(ids)),
-        twice=frozenset(twice),
-        stolen=tuple(change for change in leases if change.new_at < change.old_at + timedelta(seconds=lease_seconds)),
-        early=frozenset(run.n for run in runs if run.n in due and run.started < due[run.n]),
+        again=frozenset(n for n, times in done.items() if times > 1 and n not in moved),
+        early=frozenset(run.message_id for run in runs if run.message_id in due and run.started < due[run.message_id]),
     )
 
 
-def _failed_last(runs: Iterable[Run], sides: Set[str]) -> Iterable[str]:
+def _failed_last(runs: Iterable[SideRun], sides: Set[str]) -> set[str]:
     """Messages whose last run failed on one of these sides."""
-    last: dict[str, Run] = {}
-    by_message: defaultdict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        by_message[run.n].append(run)
-    for n, of_message in by_message.items():
-        last[n] = max(of_message, key=lambda run: run.started)
-    return [n for n, run in last.items() if run.side in sides and run.outcome == "failed"]
+    last = {run.message_id: run for run in sorted(runs, key=lambda run: run.started)}
+    return {n for n, run in last.items() if run.side in sides and run.outcome == "failed"}

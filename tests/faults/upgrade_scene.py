@@ -11,7 +11,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, LiteralString, Self, cast
+from typing import Any, Self
 
 import psycopg
 from psycopg.rows import class_row
@@ -19,10 +19,12 @@ from sqlalchemy import create_engine
 
 from bench.migration import BOTH, migrate
 from tests.faults import upgrade_child
+from tests.faults.account import LeaseChange
 from tests.faults.forked import ROOT
 from tests.faults.processes import AnyPart, Troupe, WorkerProcess
-from tests.faults.upgrade_account import Run, Sent, TakenOver, UpgradeAccount, upgrade_account
-from tests.waiting import eventually, progresses
+from tests.faults.scene import Place
+from tests.faults.upgrade_account import Sent, SideRun, UpgradeAccount, upgrade_account
+from tests.waiting import eventually
 
 OLD, NEW = "old", "new"
 LEASE_SECONDS = 3.0
@@ -34,11 +36,13 @@ create table handled (
     started timestamptz not null default clock_timestamp(), ended timestamptz, outcome text
 );
 create table taken_over (
-    id bigint not null, old_token uuid not null, old_at timestamptz not null, new_at timestamptz not null
+    id bigint not null, key text, old_token uuid not null, old_at timestamptz not null,
+    new_token uuid not null, new_at timestamptz not null, at timestamptz not null default clock_timestamp()
 );
 create function keep_lease() returns trigger language plpgsql as $$
 begin
-    insert into taken_over values (old.id, old.acquired_token, old.acquired_at, new.acquired_at);
+    insert into taken_over
+    values (old.id, null, old.acquired_token, old.acquired_at, new.acquired_token, new.acquired_at);
     return null;
 end $$;
 create trigger keep_lease after update on outbox for each row
@@ -65,7 +69,9 @@ class Part(AnyPart):
 
 
 class CrewProcess(WorkerProcess):
-    """A child that runs `upgrade_child.py` with one of the packages."""
+    """A child that runs `upgrade_child.py` with one of the packages, and has to import it first."""
+
+    patience = 120.0
 
     @classmethod
     async def start(cls, part: AnyPart) -> Self:
@@ -106,10 +112,10 @@ async def spawn(part: Part) -> asyncio.subprocess.Process:
 
 
 @dataclass
-class UpgradeScene:
+class UpgradeScene(Place):
     """One database, an earlier package in `earlier`, and the processes of both."""
 
-    dsn: str
+    world: str
     earlier: Path
     crew: Troupe[CrewProcess]
     is_stopping_safe: bool
@@ -125,8 +131,7 @@ class UpgradeScene:
 
     def tear_down(self) -> None:
         """Drop all tables."""
-        others = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
-        self.execute(f"{others} and pid <> pg_backend_pid() and backend_type = 'client backend'")
+        self.end_sessions()
         self.execute(_CLEAR)
 
     @property
@@ -162,11 +167,8 @@ class UpgradeScene:
 
     async def is_empty(self) -> None:
         """Wait until everything was handled, as long as somebody gets on with it."""
-
-        async def left() -> int:
-            return int(self.ask("select count(*) from outbox")[0][0])
-
-        await progresses(left, 0, message="messages")
+        left = "select count(*) from outbox"
+        await self.gets_on(lambda: int(self.ask(left)[0][0]), lambda left: f"somebody gets on with {left} messages")
 
     async def handles(self, *sides: str, more: int = 20) -> None:
         """Wait until each of the sides has done some more messages."""
@@ -177,7 +179,7 @@ class UpgradeScene:
 
     async def migrate(self, step: str, tables: tuple[str, ...] = BOTH) -> None:
         """Run a step of the page's migration, while everybody works."""
-        engine = create_engine(self.dsn.replace("postgresql://", "postgresql+psycopg://"))
+        engine = create_engine(self.world.replace("postgresql://", "postgresql+psycopg://"))
         try:
             await asyncio.to_thread(migrate, engine, step, tables)
         finally:
@@ -185,14 +187,17 @@ class UpgradeScene:
 
     def account(self, *, dropping: frozenset[str] = frozenset()) -> UpgradeAccount:
         """What became of everything that was committed."""
-        with psycopg.connect(self.dsn) as connection:
-            taken = connection.cursor(row_factory=class_row(TakenOver))
-            runs = connection.cursor(row_factory=class_row(Run))
+        with psycopg.connect(self.world) as connection:
+            taken = connection.cursor(row_factory=class_row(LeaseChange))
+            runs = connection.cursor(row_factory=class_row(SideRun))
             sent = connection.cursor(row_factory=class_row(Sent))
             return upgrade_account(
                 sent=sent.execute("select n, kind, id, due from sent").fetchall(),
-                runs=runs.execute("select n, side, started, outcome from handled").fetchall(),
-                leases=taken.execute("select id, old_token, old_at, new_at from taken_over").fetchall(),
+                runs=runs.execute(
+                    "select n as message_id, 1 as delivery, pid, null as key, 1 as version, started as acquired_at,"
+                    " started, ended, outcome, side from handled"
+                ).fetchall(),
+                leases=taken.execute("select * from taken_over").fetchall(),
                 left={row[0] for row in self.ask("select id from outbox")},
                 dead=[row[0] for row in self.ask("select original_id from outbox_dlq")],
                 lease_seconds=LEASE_SECONDS,
@@ -201,19 +206,9 @@ class UpgradeScene:
 
     def histories(self, account: UpgradeAccount) -> list[tuple[Any, ...]]:
         """What is known of the messages that went wrong, for whoever reads a failure."""
-        wrong = account.lost | account.left | account.twice | account.early
+        wrong = account.lost | account.left | account.twice | account.again | account.early
         known = "select n, s.id, kind, due, side, pid, started, ended, outcome from sent s left join handled using (n)"
         return [row for row in self.ask(f"{known} order by seq") if row[0] in wrong]
 
-    def ask(self, question: str) -> list[tuple[Any, ...]]:
-        """Rows of the database."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            return connection.execute(cast("LiteralString", question)).fetchall()
-
-    def execute(self, statements: str) -> None:
-        """Run statements."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(cast("LiteralString", statements))
-
     def _part(self, role: str, side: str) -> Part:
-        return Part(role, self.dsn, side, self.earlier if side == OLD else ROOT)
+        return Part(role, self.world, side, self.earlier if side == OLD else ROOT)

@@ -17,6 +17,7 @@ from faststream_outbox.queue import DONE, Claim, OutboxClient, Outcome, Worker
 from tests.connections.test_dedicated import LEVEL, PID, sql
 from tests.pgbouncer.conftest import SETTINGS, Left, Make
 from tests.publish.ways import plain
+from tests.wakeup.conftest import asleep
 
 pytestmark = pytest.mark.pgbouncer
 
@@ -108,29 +109,15 @@ async def test_listening_through_the_pooler_is_recognised_as_deaf(make: Make, ta
     reported: asyncio.Queue[Any] = asyncio.Queue()
     client = OutboxClient(make(), table)
     client.events.subscribe(reported.put_nowait, ListenerDeaf, ListenerReady)
-
-    async def handle(claim: Claim) -> Outcome:
-        return DONE
-
-    async with working(client, table, handle):
+    async with working(client, table, lambda claim: pytest.fail(str(claim))):
         assert type(await asyncio.wait_for(reported.get(), LIMIT)) is ListenerDeaf
         assert not client.listener.is_hearing
 
 
 async def test_listen_dsn_goes_around_the_pooler(make: Make, database_url: URL, table: Table) -> None:
-    reported: asyncio.Queue[Any] = asyncio.Queue()
-    handled: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def handle(claim: Claim) -> Outcome:
-        handled.put_nowait(claim.payload)
-        return DONE
-
-    client = OutboxClient(make(), table, listen_dsn=plain(database_url), watch=False)
-    client.events.subscribe(reported.put_nowait, ListenerDeaf, ListenerReady)
-    publisher = OutboxClient(make(), table)
-    async with working(client, table, handle, min_fetch_interval=60.0, max_fetch_interval=60.0):
-        assert type(await asyncio.wait_for(reported.get(), LIMIT)) is ListenerReady
+    options = {"listen_dsn": plain(database_url), "watch": False}
+    async with asleep(make(), table, **options) as (_, handled):
+        publisher = OutboxClient(make(), table)
         for number in range(5):
-            async with AsyncSession(publisher.engine) as session, session.begin():
-                await publish(session, table, Envelope(queue="orders", body=b"%d" % number), wakeups=publisher.wakeups)
-            assert await asyncio.wait_for(handled.get(), 30) == b"%d" % number
+            await _publish(publisher.engine, table, publisher, str(number), 1)
+            assert (await asyncio.wait_for(handled.get(), LIMIT)).payload == b"%d-0" % number

@@ -108,28 +108,21 @@ async def test_effects_of_a_transactional_handler_happen_once(
     async def effects() -> list[int]:
         return [row[0] for row in await ask(outbox.engine, "select n from effect order by n")]
 
+    async def are_there() -> bool:
+        if way == "dispatch":
+            await outbox.dispatch(handle, "broker", transactional=True)
+        return await effects() == list(range(6))
+
+    for number in range(6):
+        await put(outbox, URIS[number], number)
+    stop = asyncio.Event()
     try:
-        for number in range(6):
-            await put(outbox, URIS[number], number)
-        if way == "run":
-            stop = asyncio.Event()
-            running = asyncio.create_task(
-                outbox.run(handle, "broker", transactional=True, poll_interval=0.2, stop_event=stop)
-            )
-
-            async def are_there() -> bool:
-                return await effects() == list(range(6))
-
+        async with asyncio.TaskGroup() as running:
+            if way == "run":
+                reading = outbox.run(handle, "broker", transactional=True, poll_interval=0.2, stop_event=stop)
+                running.create_task(reading)
             await eventually(are_there, timeout=LIMIT)
             stop.set()
-            await asyncio.wait_for(running, LIMIT)
-        else:
-
-            async def are_there() -> bool:
-                await outbox.dispatch(handle, "broker", transactional=True)
-                return await effects() == list(range(6))
-
-            await eventually(are_there, timeout=LIMIT)
     finally:
         await ask(outbox.engine, "drop table effect")
     assert troubles == []

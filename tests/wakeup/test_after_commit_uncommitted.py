@@ -37,18 +37,34 @@ def line_of(function: Callable[..., Any], words: str) -> int:
     return first + next(number for number, line in enumerate(lines) if words in line)
 
 
-async def test_session_that_is_left_without_a_commit(
-    driver_engine: AsyncEngine, table: Table, caught: list[warnings.WarningMessage]
-) -> None:
-    async def forget() -> None:
-        async with AsyncSession(driver_engine) as session:  # here
-            await publish(session, table, MESSAGE, wakeups=EAR)
+async def leave_a_session(engine: AsyncEngine, sync_engine: Engine, table: Table) -> None:
+    async with AsyncSession(engine) as session:  # opened here
+        await publish(session, table, MESSAGE, wakeups=EAR)
 
-    await forget()
+
+async def leave_the_session_of_a_dependency(engine: AsyncEngine, sync_engine: Engine, table: Table) -> None:
+    async def dependency() -> AsyncIterator[AsyncSession]:
+        async with async_sessionmaker(engine)() as session:  # opened here
+            yield session
+
+    async with asynccontextmanager(dependency)() as session:
+        await publish(session, table, MESSAGE, wakeups=EAR)
+
+
+async def leave_a_sync_session(engine: AsyncEngine, sync_engine: Engine, table: Table) -> None:
+    with Session(sync_engine) as session:  # opened here
+        publish_sync(session, table, MESSAGE, wakeups=EAR)
+
+
+@pytest.mark.parametrize("course", [leave_a_session, leave_the_session_of_a_dependency, leave_a_sync_session])
+async def test_session_that_is_left_without_a_commit_is_warned_about_at_its_line(
+    course: Any, driver_engine: AsyncEngine, sync_engine: Engine, table: Table, caught: list[warnings.WarningMessage]
+) -> None:
+    await course(driver_engine, sync_engine, table)
     (warning,) = ours(caught)
     assert "session.begin()" in str(warning.message)
     assert "commit()" in str(warning.message)
-    assert (warning.filename, warning.lineno) == (__file__, line_of(forget, "# here"))
+    assert (warning.filename, warning.lineno) == (__file__, line_of(course, "# opened here"))
 
 
 async def test_notify_in_the_transaction_makes_no_difference(
@@ -63,33 +79,6 @@ async def test_notify_in_the_transaction_makes_no_difference(
     async with AsyncSession(driver_engine) as session:
         await publish(session, table, MESSAGE, wakeups=ear)
     assert len(ours(caught)) == 1
-
-
-async def test_session_of_a_dependency(
-    driver_engine: AsyncEngine, table: Table, caught: list[warnings.WarningMessage]
-) -> None:
-    sessions = async_sessionmaker(driver_engine)
-
-    async def dependency() -> AsyncIterator[AsyncSession]:
-        async with sessions() as session:
-            yield session
-
-    async with asynccontextmanager(dependency)() as session:
-        await publish(session, table, MESSAGE, wakeups=EAR)
-    (warning,) = ours(caught)
-    assert (warning.filename, warning.lineno) == (__file__, line_of(dependency, "async with"))
-
-
-def test_sync_session_that_is_left_without_a_commit(
-    sync_engine: Engine, table: Table, caught: list[warnings.WarningMessage]
-) -> None:
-    def forget() -> None:
-        with Session(sync_engine) as session:  # here
-            publish_sync(session, table, MESSAGE, wakeups=EAR)
-
-    forget()
-    (warning,) = ours(caught)
-    assert (warning.filename, warning.lineno) == (__file__, line_of(forget, "# here"))
 
 
 def test_sync_session_that_is_closed_without_a_commit(

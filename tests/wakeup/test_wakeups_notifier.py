@@ -1,18 +1,19 @@
 """The notifier gathers hints, sends few NOTIFYs, and never troubles the publisher."""
 
 import asyncio
+from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.events.types import StatementFailed
+from faststream_outbox._internal.events.types import StatementFailed, StatementWorks
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.wakeup.hint import Hint, Notice, parsed
 from faststream_outbox._internal.wakeup.wakeups import Notifier, Wakeups
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.events import Events
+from faststream_outbox.events import Event, Events
 from faststream_outbox.publish import publish
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel
@@ -26,8 +27,10 @@ class Post:
         self.open = asyncio.Event()
         self.open.set()
         self.error: Exception | None = None
+        self.tries: list[float] = []
 
     async def send(self, notice: Notice) -> None:
+        self.tries.append(asyncio.get_running_loop().time())
         await self.open.wait()
         if self.error is not None:
             raise self.error
@@ -36,14 +39,6 @@ class Post:
     @property
     def hints(self) -> list[list[Hint]]:
         return [parsed(payload)[1] for payload in self.payloads]
-
-
-async def test_single_hint_is_sent() -> None:
-    post = Post()
-    notifier = Notifier(post.send, Events(), "me")
-    notifier.push(Hint("a", count=1))
-    await notifier.flush()
-    assert [parsed(payload) for payload in post.payloads] == [("me", [Hint("a", count=1)])]
 
 
 async def test_hints_that_come_while_one_is_on_its_way_leave_together() -> None:
@@ -57,7 +52,8 @@ async def test_hints_that_come_while_one_is_on_its_way_leave_together() -> None:
         notifier.push(Hint("b", count=1))
     post.open.set()
     await notifier.flush()
-    assert post.hints == [[Hint("a", count=1)], [Hint("a", count=100), Hint("b", count=100)]]
+    told = [("me", [Hint("a", count=1)]), ("me", [Hint("a", count=100), Hint("b", count=100)])]
+    assert [parsed(payload) for payload in post.payloads] == told
 
 
 async def test_hints_that_come_within_the_interval_leave_together() -> None:
@@ -97,18 +93,22 @@ async def test_hint_that_comes_while_the_connection_is_closed_is_sent(monkeypatc
     await eventually(lambda: post.hints == [[Hint("a", count=1)], [Hint("b", count=1)]])
 
 
-async def test_failed_sending_is_told_and_the_next_hint_is_sent() -> None:
-    post, events, reported = Post(), Events(), []
-    events.subscribe(reported.append, StatementFailed)
+@pytest.mark.slow
+async def test_a_channel_that_takes_nothing_is_told_once_and_asked_seldom() -> None:
+    """As when the server's queue of notifications is full."""
+    post, events, reported = Post(), Events(), list[Event]()
+    events.subscribe(reported.append)
+    post.error = OSError("too many notifications in the NOTIFY queue")
     notifier = Notifier(post.send, events, "me")
-    post.error = OSError("unreachable")
-    notifier.push(Hint("a"))
-    await notifier.flush()
-    assert [(one.role, one.error) for one in reported] == [("notify", post.error)]
-    post.error = None
-    notifier.push(Hint("b"))
-    await notifier.flush()
-    assert post.hints == [[Hint("b")]]
+    for number in range(4):
+        notifier.push(Hint("orders"))
+        await eventually(lambda expected=number: len(post.tries) > expected)
+    assert post.tries[-1] - post.tries[0] >= (0.05 + 0.1 + 0.2) / 2
+    failed, post.error = post.error, None
+    notifier.push(Hint("mails"))
+    await eventually(lambda: post.hints == [[Hint("mails")]])
+    await eventually(lambda: len(reported) == 2)
+    assert reported == [StatementFailed("notify", failed), StatementWorks("notify", ANY)]
 
 
 async def test_two_hundred_hints_are_few_notifications(
@@ -120,27 +120,6 @@ async def test_two_hundred_hints_are_few_notifications(
     await wakeups.notifier(asyncio.get_running_loop()).flush()
     heard = [parsed(payload)[1] for payload in channel.heard()]
     assert len(heard) <= 2
-    assert sum(hint.count for hints in heard for hint in hints) == 200
-
-
-@pytest.mark.slow
-async def test_two_hundred_commits_at_once_are_fewer_notifications(
-    engine: AsyncEngine, table: Table, channel: Channel
-) -> None:
-    wakeups = Wakeups(engine, Names.of(table), Events())
-
-    async def commit_some() -> None:
-        async with AsyncSession(engine) as session:
-            for _ in range(50):
-                await publish(session, table, Envelope(queue="orders", body=b""), wakeups=wakeups)
-                await session.commit()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(4):
-            group.create_task(commit_some())
-    await wakeups.notifier(asyncio.get_running_loop()).flush()
-    heard = [parsed(payload)[1] for payload in channel.heard()]
-    assert len(heard) <= 100
     assert sum(hint.count for hints in heard for hint in hints) == 200
 
 

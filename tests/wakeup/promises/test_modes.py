@@ -4,10 +4,8 @@ The worker polls once a minute, so what it handles within the limit it was woken
 """
 
 import asyncio
-import sys
 import threading
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -24,7 +22,7 @@ from faststream_outbox._internal.wakeup.hint import parsed
 from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Event, Events
 from faststream_outbox.publish import publish, publish_sync
-from faststream_outbox.queue import Claim
+from faststream_outbox.queue import Claim, OutboxClient
 from tests.publish.ways import plain
 from tests.wakeup.conftest import Channel, asleep
 
@@ -32,75 +30,39 @@ LIMIT = 25.0
 """Seconds, on a machine that is very busy: less than what the worker polls after, and than the later of two timers."""
 ORDER = Envelope(queue="orders", body=b"order")
 
-ANOTHER_PROCESS = """
-import asyncio, sys
-from sqlalchemy import MetaData
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox.publish import publish
-from faststream_outbox.queue import OutboxClient
-from faststream_outbox.schema import make_outbox_table
-
-async def main(url, mode):
-    engine, table = create_async_engine(url), make_outbox_table(MetaData())
-    client = OutboxClient(engine, table, notify=mode)
-    async with AsyncSession(engine) as session, session.begin():
-        await publish(session, table, Envelope(queue="orders", body=b"order"), wakeups=client.wakeups)
-    print("committed", flush=True)
-    await client.wakeups.notifier(asyncio.get_running_loop()).flush()
-    await engine.dispose()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
 
 async def _handled(queue: "asyncio.Queue[Claim]", limit: float = LIMIT) -> bytes:
     return (await asyncio.wait_for(queue.get(), limit)).payload
 
 
-async def _publish_in_another_process(url: URL, mode: str) -> None:
-    dsn = url.render_as_string(hide_password=False)
-    root = Path(__file__).parents[3]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ANOTHER_PROCESS, dsn, mode, stdout=asyncio.subprocess.PIPE, cwd=root
-    )
-    assert process.stdout is not None
-    assert await asyncio.wait_for(process.stdout.readline(), 30) == b"committed\n"
-    assert await process.wait() == 0
+async def _commit(engine: AsyncEngine, table: Table, wakeups: Wakeups, *envelopes: Envelope) -> None:
+    async with AsyncSession(engine) as session, session.begin():
+        await publish(session, table, *envelopes, wakeups=wakeups)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mode", "senses"),
-    [
-        ("after_commit", {"watch": False}),
-        ("in_transaction", {"watch": False}),
-        ("off", {"listen": False}),
-    ],
-)
-async def test_another_process_wakes(
-    mode: str, senses: dict[str, Any], engine: AsyncEngine, table: Table, database_url: URL
-) -> None:
-    async with asleep(engine, table, **senses) as (_, handled):
-        await _publish_in_another_process(database_url, mode)
-        assert await _handled(handled) == b"order"
+DEAF = {"watch": False, "listen": False}
 
 
 @pytest.mark.parametrize(
-    ("mode", "senses"),
+    ("mode", "elsewhere", "senses"),
     [
-        ("after_commit", {"watch": False, "listen": False}),
-        ("in_transaction", {"watch": False}),
-        ("off", {"watch": False, "listen": False}),
+        ("after_commit", False, DEAF),
+        ("in_transaction", False, {"watch": False}),
+        ("off", False, DEAF),
+        ("after_commit", True, {"watch": False}),
+        ("in_transaction", True, {"watch": False}),
+        ("off", True, {"listen": False}),
     ],
 )
-async def test_session_of_the_same_process_wakes(
-    mode: Any, senses: dict[str, Any], driver_engine: AsyncEngine, table: Table
+async def test_session_wakes_workers_here_and_elsewhere(
+    mode: Any, elsewhere: bool, senses: dict[str, Any], driver_engine: AsyncEngine, table: Table
 ) -> None:
+    """As another process would, a client publishes that has nothing in common with the worker's."""
     async with asleep(driver_engine, table, notify=mode, **senses) as (client, handled):
-        async with AsyncSession(driver_engine) as session, session.begin():
-            await publish(session, table, ORDER, wakeups=client.wakeups)
+        publisher = OutboxClient(driver_engine, table, notify=mode) if elsewhere else client
+        await _commit(driver_engine, table, publisher.wakeups, ORDER)
         assert await _handled(handled) == b"order"
+        await publisher.wakeups.close()
 
 
 async def test_thread_without_an_event_loop_wakes(
@@ -125,8 +87,7 @@ async def test_publisher_on_another_event_loop_wakes_and_harms_nothing(
 ) -> None:
     async def elsewhere(wakeups: Wakeups) -> None:
         engine = create_async_engine(database_url)
-        async with AsyncSession(engine) as session, session.begin():
-            await publish(session, table, ORDER, wakeups=wakeups)
+        await _commit(engine, table, wakeups, ORDER)
         await wakeups.notifier(asyncio.get_running_loop()).flush()
         await engine.dispose()
 
@@ -141,47 +102,47 @@ async def test_publisher_on_another_event_loop_wakes_and_harms_nothing(
     assert sum(hint.count for payload in channel.heard() for hint in parsed(payload)[1]) == 3
 
 
-async def test_raw_connection_is_found_by_the_watcher(
-    driver_engine: AsyncEngine, table: Table, database_url: URL
+async def publish_on_a_raw_connection(engine: AsyncEngine, table: Table, wakeups: Wakeups, handled: Any) -> None:
+    connection = await asyncpg.connect(plain(engine.url))
+    async with connection.transaction():
+        await publish(connection, table, ORDER)
+    await connection.close()
+
+
+async def publish_on_a_bare_connection(engine: AsyncEngine, table: Table, wakeups: Wakeups, handled: Any) -> None:
+    async with engine.begin() as connection:
+        await publish(connection, table, ORDER, wakeups=wakeups)
+
+
+async def commit_well_after_the_insert(engine: AsyncEngine, table: Table, wakeups: Wakeups, handled: Any) -> None:
+    with psycopg.connect(plain(engine.url)) as connection:
+        connection.execute("insert into outbox (queue, payload) values ('orders', 'order')")
+        await asyncio.sleep(0.4)
+        assert handled.empty()
+
+
+async def autocommit_with_a_transaction_open(engine: AsyncEngine, table: Table, wakeups: Wakeups, handled: Any) -> None:
+    connection = await psycopg.AsyncConnection.connect(plain(engine.url), autocommit=True)
+    async with connection, connection.transaction():
+        await publish(connection, table, ORDER, wakeups=wakeups)
+        await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        publish_on_a_raw_connection,
+        publish_on_a_bare_connection,
+        pytest.param(commit_well_after_the_insert, marks=pytest.mark.slow),
+        pytest.param(autocommit_with_a_transaction_open, marks=pytest.mark.slow),
+    ],
+    ids=lambda course: course.__name__,
+)
+async def test_what_nobody_tells_of_is_found_by_the_watcher(
+    course: Any, driver_engine: AsyncEngine, table: Table
 ) -> None:
-    async with asleep(driver_engine, table, listen=False) as (_, handled):
-        connection = await asyncpg.connect(plain(database_url))
-        async with connection.transaction():
-            await publish(connection, table, ORDER)
-        assert await _handled(handled) == b"order"
-        await connection.close()
-
-
-async def test_bare_connection_is_found_by_the_watcher(engine: AsyncEngine, table: Table) -> None:
-    async with asleep(engine, table, listen=False) as (client, handled):
-        async with engine.begin() as connection:
-            await publish(connection, table, ORDER, wakeups=client.wakeups)
-        assert await _handled(handled) == b"order"
-
-
-@pytest.mark.slow
-async def test_row_that_is_committed_well_after_its_insert_is_found_by_the_watcher(
-    engine: AsyncEngine, table: Table, database_url: URL
-) -> None:
-    async with asleep(engine, table, listen=False) as (_, handled):
-        with psycopg.connect(plain(database_url)) as connection:
-            connection.execute("insert into outbox (queue, payload) values ('orders', 'order')")
-            await asyncio.sleep(0.4)
-            assert handled.empty()
-        assert await _handled(handled) == b"order"
-
-
-@pytest.mark.slow
-async def test_autocommitting_connection_with_a_transaction_open_is_found(
-    engine: AsyncEngine, table: Table, database_url: URL
-) -> None:
-    async with (
-        asleep(engine, table, listen=False) as (client, handled),
-        await psycopg.AsyncConnection.connect(plain(database_url), autocommit=True) as connection,
-    ):
-        async with connection.transaction():
-            await publish(connection, table, ORDER, wakeups=client.wakeups)
-            await asyncio.sleep(0.2)
+    async with asleep(driver_engine, table, listen=False) as (client, handled):
+        await course(driver_engine, table, client.wakeups, handled)
         assert await _handled(handled) == b"order"
 
 
@@ -190,18 +151,16 @@ async def test_autocommitting_connection_with_a_transaction_open_is_found(
 async def test_timer_fires_on_time_in_every_mode(mode: Any, engine: AsyncEngine, table: Table) -> None:
     timer = Envelope(queue="orders", body=b"timer", activate_in=timedelta(seconds=0.5))
     async with asleep(engine, table, notify=mode) as (client, handled):
-        async with AsyncSession(engine) as session, session.begin():
-            await publish(session, table, timer, wakeups=client.wakeups)
+        await _commit(engine, table, client.wakeups, timer)
         assert await _handled(handled) == b"timer"
 
 
 @pytest.mark.slow
 async def test_earlier_timer_overtakes_a_later_one(engine: AsyncEngine, table: Table) -> None:
-    async with asleep(engine, table, watch=False, listen=False) as (client, handled):
+    async with asleep(engine, table, **DEAF) as (client, handled):
         for body, seconds in ((b"later", 30.0), (b"sooner", 0.5)):
             timer = Envelope(queue="orders", body=body, activate_in=timedelta(seconds=seconds))
-            async with AsyncSession(engine) as session, session.begin():
-                await publish(session, table, timer, wakeups=client.wakeups)
+            await _commit(engine, table, client.wakeups, timer)
         assert await _handled(handled) == b"sooner"
 
 
@@ -217,24 +176,16 @@ async def test_in_transaction_notifies_with_the_commit(engine: AsyncEngine, tabl
     assert [[(hint.queue, hint.count) for hint in hints] for hints in heard] == [[("orders", 2)]]
 
 
-async def test_in_transaction_sends_nothing_for_later(engine: AsyncEngine, table: Table, channel: Channel) -> None:
-    wakeups = Wakeups(engine, Names.of(table), Events(), "in_transaction")
-    later = Envelope(queue="orders", body=b"", activate_in=timedelta(minutes=1))
-    async with AsyncSession(engine) as session, session.begin():
-        await publish(session, table, later, wakeups=wakeups)
-        await publish(session, table, later, later, wakeups=wakeups)
-    assert channel.heard() == []
+LATER = Envelope(queue="orders", body=b"", activate_in=timedelta(minutes=1))
+PRIORITIES = [Envelope(queue="orders", body=b"", priority=number) for number in range(3000)]
 
 
-async def test_in_transaction_with_very_many_priorities_commits(
-    engine: AsyncEngine, table: Table, channel: Channel
+@pytest.mark.parametrize(("envelopes", "told"), [([LATER], 0), ([LATER, LATER], 0), (PRIORITIES, 3000)])
+async def test_in_transaction_tells_of_what_is_due_whatever_its_number(
+    envelopes: list[Envelope], told: int, engine: AsyncEngine, table: Table, channel: Channel
 ) -> None:
-    wakeups = Wakeups(engine, Names.of(table), Events(), "in_transaction")
-    envelopes = [Envelope(queue="orders", body=b"", priority=number) for number in range(3000)]
-    async with AsyncSession(engine) as session, session.begin():
-        await publish(session, table, *envelopes, wakeups=wakeups)
-    heard = [parsed(payload)[1] for payload in channel.heard()]
-    assert sum(hint.count for hints in heard for hint in hints) == 3000
+    await _commit(engine, table, Wakeups(engine, Names.of(table), Events(), "in_transaction"), *envelopes)
+    assert sum(hint.count for payload in channel.heard() for hint in parsed(payload)[1]) == told
 
 
 async def test_in_transaction_through_a_raw_connection_notifies(
@@ -261,18 +212,3 @@ async def test_publishers_own_transaction_never_notifies(
     await wakeups.notifier(asyncio.get_running_loop()).flush()
     assert [statement.split()[0] for statement in sent] == ["insert", "insert"]
     assert len(channel.heard()) == notifications
-
-
-@pytest.mark.slow
-async def test_worker_that_hears_twice_handles_once(engine: AsyncEngine, table: Table, channel: Channel) -> None:
-    async with asleep(engine, table) as (client, handled):
-        async with AsyncSession(engine) as session, session.begin():
-            await publish(session, table, ORDER, wakeups=client.wakeups)
-        assert await _handled(handled) == b"order"
-        for _ in range(3):
-            channel.say("orders")
-            channel.say("")
-        async with AsyncSession(engine) as session, session.begin():
-            await publish(session, table, Envelope(queue="orders", body=b"next"), wakeups=client.wakeups)
-        assert await _handled(handled) == b"next"
-        assert handled.empty()

@@ -11,14 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.pool import NullPool, StaticPool
 
 from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox._internal.events.types import StatementFailed, StatementWorks
+from faststream_outbox._internal.events.types import Handled
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.wakeup import wakeups as module
-from faststream_outbox._internal.wakeup.hint import Hint, Notice
-from faststream_outbox._internal.wakeup.wakeups import Notifier, Wakeups
+from faststream_outbox._internal.wakeup.hint import Notice
+from faststream_outbox._internal.wakeup.wakeups import Wakeups
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
+from faststream_outbox.queue import DONE, Claim, Done
+from tests.queue.rig import Rig
 from tests.waiting import eventually
 from tests.wakeup.conftest import Channel
 
@@ -92,46 +93,16 @@ async def test_the_one_connection_of_a_pool_is_not_used_for_hints(
 
 
 async def test_workers_have_connections_of_their_own_beside_the_one_of_a_pool(
-    single: AsyncEngine, table: Table
+    single: AsyncEngine, table: Table, dlq_table: Table
 ) -> None:
-    handled: list[bytes] = []
-
     async def handle(claim: Claim) -> Done:
-        handled.append(claim.payload)
         return DONE
 
-    client = OutboxClient(single, table, log=None)
-    worker = Worker(single, table, "orders", handle, client=client)
-    await worker.start()
-    await send(single, table, client.wakeups)
-    await eventually(lambda: handled == [b"order"])
-    await worker.stop()
-
-
-@pytest.mark.slow
-async def test_a_channel_that_takes_nothing_is_told_once_and_asked_seldom() -> None:
-    """As when the server's queue of notifications is full."""
-    reported: list[Any] = []
-    tries: list[float] = []
-    events = Events()
-    events.subscribe(reported.append)
-    is_full = True
-
-    async def notify(payload: str) -> None:
-        tries.append(asyncio.get_running_loop().time())
-        if is_full:
-            msg = "too many notifications in the NOTIFY queue"
-            raise RuntimeError(msg)
-
-    notifier = Notifier(notify, events, "me")
-    for number in range(4):
-        notifier.push(Hint("orders"))
-        await eventually(lambda expected=number: len(tries) > expected)
-    assert tries[-1] - tries[0] >= (0.05 + 0.1 + 0.2) / 2
-    is_full = False
-    notifier.push(Hint("orders"))
-    await eventually(lambda: len(reported) == 2)
-    assert [type(event) for event in reported] == [StatementFailed, StatementWorks]
+    rig = Rig(single, table, dlq_table)
+    await rig.work(handle)
+    await rig.put("order")
+    await rig.witness.wait(Handled)
+    await rig.close()
 
 
 async def test_hint_that_is_interrupted_leaves_no_transaction_open(

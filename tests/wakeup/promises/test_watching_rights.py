@@ -1,15 +1,14 @@
 """A role that may not read the id sequence: it is said once, with the remedy, and polling fills in."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from sqlalchemy import URL, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from faststream_outbox._internal.events.types import StatementFailed
-from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Worker
-from tests.waiting import eventually
+from faststream_outbox._internal.events.types import Handled, StatementFailed
+from faststream_outbox.queue import DONE, Claim, Done
+from tests.queue.rig import POLLING, Rig
 
 
 @pytest.fixture
@@ -27,25 +26,18 @@ async def restricted(engine: AsyncEngine, table: Table, database_url: URL) -> As
 
 
 async def test_it_is_said_with_the_grant_and_messages_are_handled(
-    restricted: AsyncEngine, engine: AsyncEngine, table: Table
+    restricted: AsyncEngine, engine: AsyncEngine, table: Table, dlq_table: Table
 ) -> None:
-    reported: list[StatementFailed] = []
-    handled: list[Any] = []
-
     async def handle(claim: Claim) -> Done:
-        handled.append(claim.payload)
         return DONE
 
-    client = OutboxClient(restricted, table, log=None)
-    client.events.subscribe(reported.append, StatementFailed)
-    options = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
-    worker = Worker(restricted, table, "orders", handle, client=client, **options)
-    await worker.start()
-    await eventually(lambda: reported)
+    rig = Rig(restricted, table, dlq_table)
+    await rig.work(handle, **POLLING)
+    failed = await rig.witness.wait(StatementFailed)
     async with engine.begin() as connection:
         await connection.execute(text("insert into outbox (queue, payload) values ('orders', 'a')"))
-    await eventually(lambda: handled)
-    openings = client._settle_connection.openings
-    await worker.stop()
-    assert ([event.role for event in reported], openings) == (["watch"], 1)
-    assert "GRANT SELECT ON SEQUENCE outbox_id_seq" in str(reported[0].error)
+    await rig.witness.wait(Handled)
+    openings = rig.client._settle_connection.openings
+    await rig.close()
+    assert ([event.role for event in rig.witness.of(StatementFailed)], openings) == (["watch"], 1)
+    assert "GRANT SELECT ON SEQUENCE outbox_id_seq" in str(failed.error)
