@@ -68,13 +68,11 @@ async def _works(engine: AsyncEngine, tables: LogTables) -> None:
         await outbox.cleanup()
 
 
-async def test_awkward_names_of_tables_and_schemas(driver_engine: AsyncEngine, schema: str) -> None:
-    await _works(driver_engine, make_log_tables(MetaData(schema=schema), LONGEST))
-
-
-async def test_a_schema_that_the_engine_maps(driver_engine: AsyncEngine, schema: str) -> None:
+@pytest.mark.parametrize("is_mapped", [False, True], ids=["", "that the engine maps"])
+async def test_awkward_names_of_tables_and_schemas(driver_engine: AsyncEngine, schema: str, is_mapped: bool) -> None:
     mapped = driver_engine.execution_options(schema_translate_map={"tenant": schema})
-    await _works(mapped, make_log_tables(MetaData(schema="tenant"), "outbox_log"))
+    described = MetaData(schema="tenant" if is_mapped else schema)
+    await _works(mapped if is_mapped else driver_engine, make_log_tables(described, LONGEST))
 
 
 async def test_partitions_in_a_schema_that_the_engine_maps(driver_engine: AsyncEngine, schema: str) -> None:
