@@ -37,7 +37,6 @@ class Machine(RuleBasedStateMachine):
         self.run = self.runner.run
         self.engine = create_async_engine(self.url, poolclass=NullPool)
         self.outbox = Outbox(self.engine, "machine", OFFSETS, events=Events(), listen=False)
-        self.run(self.outbox.setup())
         self.ask(f"truncate {OFFSETS}, machine_members")
         self.readers = [self.reader() for _ in range(MEMBERS)]
         self.at = [0] * 256
@@ -140,8 +139,10 @@ class Machine(RuleBasedStateMachine):
 @pytest.fixture
 def machine(database_url: URL, sync_engine: Engine) -> Iterator[type[Machine]]:
     """The machine on tables of its own."""
+    tables = make_log_tables(MetaData(), "machine", OFFSETS)
+    tables.log.metadata.create_all(sync_engine)
     yield type("GroupMachine", (Machine,), {"url": database_url})
-    make_log_tables(MetaData(), "machine", OFFSETS).log.metadata.drop_all(sync_engine)
+    tables.log.metadata.drop_all(sync_engine)
 
 
 def test_no_interleaving_of_members_loses_a_slot_or_moves_one_of_others(machine: type[Machine]) -> None:

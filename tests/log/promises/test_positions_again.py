@@ -38,15 +38,12 @@ async def lay_out(rig: LogRig, ticks: Ticks, *, transactions: list[int]) -> None
         ids=[str(UUID(int=position)) for position in positions],
         xids=[transactions[position % len(transactions)] for position in positions],
     )
-    for number, tick in enumerate(ticks, start=1):
-        lows, highs = ranges(sorted(tick))
-        await rig.ask(
-            "insert into {ticks} (tick, lows, highs, count) values (:tick, :lows, :highs, :count)",
-            tick=number,
-            lows=lows,
-            highs=highs,
-            count=len(tick),
-        )
+    rows = [
+        f"({number}, array{lows}, array{highs}, {len(tick)})"
+        for number, tick in enumerate(ticks, start=1)
+        for lows, highs in [ranges(sorted(tick))]
+    ]
+    await rig.ask(f"insert into {{ticks}} (tick, lows, highs, count) values {', '.join(rows)}")
     high = max(positions, default=0)
     await rig.ask("update {head_table} set high = :high, tick = :tick", high=high, tick=len(ticks))
     await rig.ask("select setval('{sequence_name}', :high)", high=high)
