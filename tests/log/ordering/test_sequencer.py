@@ -101,34 +101,6 @@ async def test_writer_in_another_database_only_delays_forgetting(rig: LogRig, fo
     await rig.forget_gaps()
 
 
-async def test_two_tickers_at_once_put_no_position_into_two_ticks(rig: LogRig) -> None:
-    other = await rig.another()
-    stop = asyncio.Event()
-
-    async def keep_ticking(outbox: object, *, wait: bool) -> None:
-        while not stop.is_set():
-            await outbox.client.sequencer.tick(wait=wait)  # type: ignore[attr-defined]
-
-    tickers = [
-        asyncio.create_task(keep_ticking(rig.outbox, wait=True)),
-        asyncio.create_task(keep_ticking(other, wait=False)),
-    ]
-
-    async def keep_writing(name: str) -> None:
-        writer = await rig.writer()
-        for number in range(40):
-            await writer.publish(name, number)
-            await (writer.rollback() if number % 5 == 4 else writer.commit())
-
-    await asyncio.gather(*(keep_writing(f"k{number}") for number in range(4)))
-    stop.set()
-    await asyncio.gather(*tickers)
-    for _ in range(3):
-        await rig.sequence()
-    assert sorted(await rig.ticked()) == await rig.committed()
-    await rig.forget_gaps()
-
-
 async def test_ticker_that_finds_the_head_taken_goes_away(rig: LogRig) -> None:
     other = await rig.another()
     await rig.put("a", 1)

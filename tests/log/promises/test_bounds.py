@@ -161,7 +161,7 @@ async def test_easier_choice_would_lose_a_message_or_its_order(rig: LogRig, choi
 
 
 @pytest.mark.slow
-async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
+async def test_later_ticks_have_larger_xids_and_none_has_a_position_of_another(rig: LogRig) -> None:
     """A ticker must not get its xid before the tick in front of it has looked: it bounds that tick's gaps."""
     tickers = [await rig.another() for _ in range(4)]
     stop = asyncio.Event()
@@ -171,8 +171,10 @@ async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
             await tickers[number].client.sequencer.tick(wait=number % 2 == 0)
 
     async def keep_writing(number: int) -> None:
+        writer = await rig.writer()
         for payload in range(150):
-            await rig.put(f"k{number}", payload)
+            await writer.publish(f"k{number}", payload)
+            await (writer.rollback() if payload % 5 == 4 else writer.commit())
 
     running = [asyncio.create_task(keep_ticking(number)) for number in range(4)]
     await asyncio.gather(*(keep_writing(number) for number in range(4)))
@@ -181,3 +183,6 @@ async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
     rows = await rig.ask("select tick, xmin::text::bigint as xid from {ticks} order by tick")
     xids = [row["xid"] for row in rows]
     assert xids == sorted(xids)
+    for _ in range(3):
+        await rig.sequence()
+    assert sorted(await rig.ticked()) == await rig.committed()
