@@ -59,6 +59,14 @@ async def test_cancelled_loop_hands_out_again_the_one_in_hand(rig: LogRig) -> No
     assert await delivered(rig.outbox, "g") == [2, 3]
 
 
+async def test_loop_over_the_outbox_itself_is_over_the_group_without_a_name(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    async for message in rig.outbox:
+        assert message.payload == 1
+        break
+    assert [span["consumer_group"] for span in await rig.spans("")] == [""]
+
+
 async def test_loop_waits_for_what_comes(rig: LogRig) -> None:
     seen: list[Any] = []
     async with iterating(rig.outbox, seen):

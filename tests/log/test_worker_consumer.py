@@ -99,6 +99,21 @@ async def test_processes_that_come_and_go_lose_nothing_and_reorder_nothing(rig: 
     assert covers(await rig.spans())
 
 
+async def test_static_processes_share_by_their_numbers(rig: LogRig) -> None:
+    keys, shares = [f"k{number}" for number in range(60)], [Collector(), Collector()]
+    options: list[dict[str, Any]] = [{"process_id": number, "num_processes": 2} for number in range(2)]
+    first, second = await rig.another(), await rig.another()
+    async with (
+        reading(first, shares[0], "g", concurrency=2, **options[0]),
+        reading(second, shares[1], "g", concurrency=2, **options[1]),
+    ):
+        await rig.put_all(keys, 1)
+        await eventually(lambda: sum(len(share.payloads) for share in shares) >= 60)
+    uris = [[message.uri for message in share.messages] for share in shares]
+    assert all(uris)
+    assert sorted([*uris[0], *uris[1]]) == sorted(keys)
+
+
 async def test_failed_message_is_tried_again_when_it_is_due(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.05))
     await rig.put("k", 1, 2)
