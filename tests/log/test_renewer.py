@@ -80,6 +80,18 @@ async def test_what_an_operator_changed_is_noticed_although_nobody_called(rig: L
     assert reader.member.is_unsettled
 
 
+async def test_share_that_is_fixed_and_complete_is_woken_only_where_its_group_is_paused(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    reader = await rig.reader(fixed=(0, 255))
+    await reader.join()
+    reader.member.is_unsettled = False
+    await rig.renew(reader)
+    assert not reader.member.is_unsettled
+    await rig.outbox.groups.pause("g")
+    await rig.renew(reader)
+    assert reader.member.is_unsettled
+
+
 async def test_what_was_set_aside_before_the_first_look_is_noticed(rig: LogRig) -> None:
     reader = await failed(rig)
     await rig.ask("delete from {deferred}")
