@@ -1,5 +1,6 @@
 """A log that exists for the length of one test, and what tests do to one again and again."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +10,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox.log import Outbox, OutboxMessage, Token
+from faststream_outbox._internal.log.options import ReadOptions
+from faststream_outbox._internal.log.sharing.slots import Group
+from faststream_outbox._internal.log.worker import LogWorker
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
+from faststream_outbox.log import Delivery, Outbox, OutboxMessage, Token
 from tests.tables import removal_of
 
 
@@ -60,8 +65,13 @@ class Collector:
     def __init__(self) -> None:
         self.messages: list[OutboxMessage] = []
 
-    async def __call__(self, message: OutboxMessage) -> None:
+    async def __call__(self, message: OutboxMessage, *_: Any) -> None:
         self.messages.append(message)
+
+    async def batch(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        """Handle several at once."""
+        self.messages += [delivery.message for delivery in deliveries]
+        return [DONE] * len(deliveries)
 
     @property
     def payloads(self) -> list[Any]:
@@ -84,6 +94,54 @@ async def delivered(outbox: Outbox, consumer_group: str = "", uri: str = "", **o
     collector = Collector()
     await drain(outbox, collector, consumer_group, uri, **options)
     return collector.payloads
+
+
+async def refuse(message: OutboxMessage, *_: Any) -> None:
+    """A subscriber that fails, with a session or without."""
+    raise ValueError(message.payload)
+
+
+@asynccontextmanager
+async def reading(
+    outbox: Outbox, subscriber: Any, consumer_group: str = "", uri: str = "", **options: Any
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """A group that is read in the background; told to stop, and waited for, at the end."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(outbox.run(subscriber, consumer_group, uri, stop_event=stop, **options))
+    try:
+        yield task
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 30)
+
+
+@asynccontextmanager
+async def reading_batches(outbox: Outbox, collector: Collector, consumer_group: str) -> AsyncGenerator[None]:
+    """A group whose handler is given several messages at once; at the end it is not waited for."""
+    worker = LogWorker(outbox.client, Group(consumer_group), collector.batch, options=ReadOptions(), batch=True)
+    await worker.start()
+    try:
+        yield
+    finally:
+        await worker.stop(0.0)
+
+
+@asynccontextmanager
+async def iterating(outbox: Outbox, seen: list[Any], uri: str = "", last: Any = None) -> AsyncGenerator[None]:
+    """A loop in the background, which stays at the last message if one is named; cancelled at the end."""
+
+    async def read() -> None:
+        async for message in outbox.messages("g", uri):
+            seen.append(message.payload)
+            if message.payload == last:
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(read())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def ask(engine: AsyncEngine, sql: str, **values: Any) -> Sequence[Any]:

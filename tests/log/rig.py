@@ -1,18 +1,20 @@
 """A log with its tables, clients as other processes would have them, writers, and looks into the tables."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
+from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.slots import Group
+from faststream_outbox._internal.outcomes.outcome import DONE, Outcome, Retry
 from faststream_outbox.events import Events
-from faststream_outbox.log import Outbox, OutboxMessage, Token
+from faststream_outbox.log import Cursor, Outbox, OutboxMessage, Token
 from tests.log.opened import opened
 from tests.waiting import eventually
 
@@ -104,6 +106,23 @@ class LogRig:
         async with AsyncSession(self.engine) as session, session.begin():
             return await self.outbox.publish(session, *[OutboxMessage(uri, one, dict(metadata)) for one in payloads])
 
+    async def put_apart(self, uri: str, *payloads: Any, outbox: Outbox | None = None) -> None:
+        """Publish each in a tick of its own, which another process makes if one is given."""
+        for payload in payloads:
+            await self.put(uri, payload)
+            await self.sequence(outbox)
+
+    async def put_all(self, uris: Iterable[str], *payloads: Any) -> None:
+        """Publish each under all of the URIs, in a transaction of its own."""
+        for payload in payloads:
+            async with AsyncSession(self.engine) as session, session.begin():
+                await self.outbox.publish(session, *[OutboxMessage(uri, payload) for uri in uris])
+
+    async def seek(self, place: Any, group: str = "g", uri: str = "") -> Cursor:
+        """Put a group elsewhere, and make it where there is none; committed."""
+        async with AsyncSession(self.engine) as session, session.begin():
+            return await self.outbox.seek(session, place, group, uri, create=True)
+
     async def sequence(self, outbox: Outbox | None = None) -> None:
         """Make ticks of all that is visible."""
         await (outbox or self.outbox).client.sequencer.catch_up()
@@ -112,13 +131,16 @@ class LogRig:
         """Make one tick."""
         return await (outbox or self.outbox).client.sequencer.tick()
 
+    def filled(self, statement: str) -> str:
+        """A statement with the names of the tables."""
+        for place, name in self.outbox.client.names.places().items():
+            statement = statement.replace(f"{{{place}}}", name)
+        return statement
+
     async def ask(self, statement: str, **values: Any) -> Sequence[Row]:
         """Rows of a statement, committed; `{log}`, `{ticks}` and the like stand for the tables."""
-        filled = statement
-        for place, name in self.outbox.client.names.places().items():
-            filled = filled.replace(f"{{{place}}}", name)
         async with self.engine.begin() as connection:
-            result = await connection.execute(text(filled), values)
+            result = await connection.execute(text(self.filled(statement)), values)
             return [dict(row) for row in result.mappings()] if result.returns_rows else []
 
     async def gaps(self) -> list[tuple[int, int]]:
@@ -167,6 +189,22 @@ class LogRig:
             "select 1 from pg_stat_activity where cast(:pid as int) = any (pg_blocking_pids(pid))", pid=pid
         )
         return bool(waiting)
+
+
+async def in_hand(reader: Reader) -> BatchRun:
+    """The reader's next batch, to be run."""
+    batch = await reader.next_batch()
+    assert batch is not None
+    return BatchRun(reader.member, reader.settler, batch)
+
+
+async def succeed(_: object) -> Outcome:
+    return DONE
+
+
+async def fail(_: object) -> Outcome:
+    """Once, and not to be tried again within the test."""
+    return Retry(3600.0)
 
 
 def covers(spans: Sequence[Row]) -> bool:

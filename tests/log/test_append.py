@@ -2,36 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from datetime import datetime
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import URL, event, text
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType, InvalidOption, UnsupportedSession
-from faststream_outbox.log import DuplicateMessage, OutboxMessage
+from faststream_outbox.log import DuplicateMessage, OutboxMessage, slot_of
 from tests.cases import case
-from tests.log.opened import delivered
+from tests.log.opened import Collector, delivered, drain
 from tests.log.rig import LogRig
-from tests.log.ways import KINDS, WAYS, LogWay
+from tests.log.ways import LogWay
 from tests.waiting import eventually
-
-
-@pytest.fixture(params=WAYS)
-async def any_way(request: pytest.FixtureRequest, database_url: URL, rig: LogRig) -> AsyncIterator[LogWay]:
-    """Each way to publish in turn, begun."""
-    async with LogWay.opened(request.param, database_url, rig.outbox) as way:
-        await way.begin()
-        yield way
-
-
-@pytest.fixture(params=KINDS)
-async def way(request: pytest.FixtureRequest, database_url: URL, rig: LogRig) -> AsyncIterator[LogWay]:
-    """A way to publish of each kind in turn, begun."""
-    async with LogWay.opened(request.param, database_url, rig.outbox) as way:
-        await way.begin()
-        yield way
 
 
 def message(payload: object, event_id: object = None) -> OutboxMessage:
@@ -58,44 +42,40 @@ async def test_one_message_says_everything_that_it_was_given(way: LogWay, rig: L
     await way.publish(message({"n": 1}, str(event_id)))
     await way.commit()
     (row,) = await rig.ask("select *, payload::text as payload_text, metadata::text as metadata_text from {log}")
-    assert (row["uri"], row["payload_text"], row["body"], row["event_id"]) == ("k", '{"n":1}', None, event_id)
+    assert (row["uri"], row["slot"], row["event_id"]) == ("k", slot_of("k"), event_id)
+    assert (row["payload_text"], row["body"]) == ('{"n":1}', None)
     assert json.loads(row["metadata_text"]) == {"event_id": str(event_id)}
     assert row["created_at"].tzinfo is not None
 
 
 async def test_taken_event_id_is_an_error_that_leaves_the_transaction_usable(way: LogWay, rig: LogRig) -> None:
-    await rig.put("k", 1, event_id="same")
-    with pytest.raises(DuplicateMessage):
-        await way.publish(message(2, "same"))
-    with pytest.raises(DuplicateMessage):
-        await way.publish(message(2, "same"), message(3))
+    taken, fresh = str(UUID(int=1)), str(UUID(int=2))
+    await rig.put("k", 1, event_id=taken)
+    with pytest.raises(DuplicateMessage, match=taken):
+        await way.publish(message(2, taken))
+    with pytest.raises(DuplicateMessage, match=taken) as raised:
+        await way.publish(message(2, taken), message(3, fresh))
+    assert fresh not in str(raised.value)
     await way.execute("select 1")
-    await way.rollback()
-
-
-async def test_error_names_the_event_id_that_is_taken_and_no_other(way: LogWay, rig: LogRig) -> None:
-    taken, fresh = UUID(int=1), UUID(int=2)
-    await rig.put("k", 1, event_id=str(taken))
-    with pytest.raises(DuplicateMessage, match=str(taken)) as raised:
-        await way.publish(message(2, str(taken)), message(3, str(fresh)))
-    assert str(fresh) not in str(raised.value)
     await way.rollback()
 
 
 async def test_taken_event_id_can_be_left_out(way: LogWay, rig: LogRig) -> None:
     await rig.put("k", 1, event_id="same")
+    assert (await way.publish(message(2, "same"), on_duplicate="ignore")).positions == ()
     token = await way.publish(message(2, "same"), message(3, "other"), message(4), on_duplicate="ignore")
     await way.commit()
     assert len(token.positions) == 2
     assert await delivered(rig.outbox, "g") == [1, 3, 4]
 
 
-async def test_event_id_twice_in_one_call(way: LogWay, rig: LogRig) -> None:
+async def test_event_id_twice_in_one_call_is_a_duplicate(way: LogWay, rig: LogRig) -> None:
     token = await way.publish(message(1, "same"), message(2, "same"), on_duplicate="ignore")
     assert len(token.positions) == 1
     with pytest.raises(DuplicateMessage):
-        await way.publish(message(3, "more"), message(4, "more"))
-    await way.rollback()
+        await way.publish(message(3, "more"), message(4, "more"), message(5))
+    await way.commit()
+    assert await delivered(rig.outbox, "g") == [1]
 
 
 async def test_nothing_to_publish_sends_nothing(rig: LogRig) -> None:
@@ -103,12 +83,38 @@ async def test_nothing_to_publish_sends_nothing(rig: LogRig) -> None:
         assert (await rig.outbox.publish(session)).positions == ()
 
 
-async def test_event_id_of_any_shape_is_unique(rig: LogRig) -> None:
-    for event_id in (UUID(int=7), "6BA7B812-9DAD-11D1-80B4-00C04FD430C8", 17, "order-1", ""):
+EVENT_IDS: list[object] = [
+    UUID(int=7),
+    str(UUID(int=8)),
+    "6BA7B812-9DAD-11D1-80B4-00C04FD430C8",
+    f"{{{UUID(int=9)}}}",
+    17,
+    "123",
+    "order-1",
+    "",
+    "é漢😀",
+    "x" * 10_000,
+    "a\x00b",
+]
+
+
+async def test_event_id_of_any_shape_is_unique_and_comes_back_as_it_was(rig: LogRig) -> None:
+    for event_id in EVENT_IDS:
         with case(event_id):
             await rig.put("k", 1, event_id=event_id)
             with pytest.raises(DuplicateMessage):
                 await rig.put("k", 2, event_id=event_id)
+    collector = Collector()
+    await drain(rig.outbox, collector, "g")
+    read = [message.metadata["event_id"] for message in collector.messages]
+    assert read == [str(event_id) if isinstance(event_id, UUID) else event_id for event_id in EVENT_IDS]
+
+
+async def test_messages_without_an_event_id_are_never_duplicates(rig: LogRig) -> None:
+    async with rig.engine.begin() as connection:
+        await rig.outbox.publish(connection, message(1), OutboxMessage("k", 1, {"event_id": None}))
+        await rig.outbox.publish(connection, message(1))
+    assert await delivered(rig.outbox, "g") == [1, 1, 1]
 
 
 async def test_event_id_of_a_rolled_back_transaction_is_free(rig: LogRig) -> None:
@@ -119,80 +125,71 @@ async def test_event_id_of_a_rolled_back_transaction_is_free(rig: LogRig) -> Non
     assert await delivered(rig.outbox, "g") == [2]
 
 
-async def test_second_of_two_at_once_with_one_event_id_is_the_duplicate(rig: LogRig) -> None:
-    first = await rig.writer()
-    await rig.outbox.publish(first.connection, message(1, "same"))
-    second = asyncio.create_task(rig.put("k", 2, event_id="same"))
-
-    async def waits() -> bool:
-        return await rig.blocked_by(first.connection)
-
-    await eventually(waits)
-    await first.commit()
-    with pytest.raises(DuplicateMessage):
-        await second
+def too_deep() -> list[object]:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
 
 
-WRONG: list[object] = [
-    OutboxMessage("", 1),
-    OutboxMessage("a" * 1025, 1),
-    OutboxMessage("ü" * 600, 1),
-    OutboxMessage("nul\x00", 1),
-    OutboxMessage("lone \ud800", 1),
-    OutboxMessage(7, 1),  # type: ignore[arg-type]
-    OutboxMessage("k", float("nan")),
-    OutboxMessage("k", [float("inf")]),
-    OutboxMessage("k", "lone \udfff"),
-    OutboxMessage("k", {"lone \udfff": 1}),
-    OutboxMessage("k", object()),
-    OutboxMessage("k", {(1, 2): 3}),
-    OutboxMessage("k", {1, 2}),
-    OutboxMessage("k", 1, metadata=[("a", 1)]),  # type: ignore[arg-type]
-    OutboxMessage("k", 1, metadata={"a": object()}),
-    OutboxMessage("k", 1, metadata={"a": float("nan")}),
-    OutboxMessage("k", 1, metadata={"a": "\ud800"}),
-    OutboxMessage("k", 1, metadata={"event_id": 1.5}),
-    OutboxMessage("k", 1, metadata={"event_id": ["x"]}),
-    OutboxMessage("k", 1, metadata={"event_id": b"0123456789abcdef"}),
-    "a text",
-    {"uri": "k", "payload": 1},
-    None,
-]
+NO_JSON = [float("nan"), float("inf"), [float("inf")], {"a": float("-inf")}, "lone \ud800", ["\udfff"], {"\udfff": 1}]
+"""Values of types that JSON has."""
+NO_TYPE_OF_JSON = [object(), {1, 2}, 1j, {(1, 2): 3}, datetime(2026, 1, 1)]  # noqa: DTZ001
+
+REFUSED: dict[type[Exception], list[object]] = {
+    InvalidMessage: [
+        *[OutboxMessage(uri, 1) for uri in ("", "a" * 1025, "é" * 513, "nul\x00", "lone \ud800")],
+        *[OutboxMessage("k", payload) for payload in (*NO_JSON, too_deep())],
+        *[OutboxMessage("k", 1, {"a": value}) for value in NO_JSON],
+    ],
+    InvalidMessageType: [
+        OutboxMessage(7, 1),  # type: ignore[arg-type]
+        *[OutboxMessage("k", payload) for payload in NO_TYPE_OF_JSON],
+        *[OutboxMessage("k", 1, {"a": value}) for value in (*NO_TYPE_OF_JSON, b"bytes")],
+        *[OutboxMessage("k", 1, metadata) for metadata in (None, "text", [("a", 1)], 7)],  # type: ignore[arg-type]
+        *[OutboxMessage("k", 1, {"event_id": value}) for value in (1.5, ["x"], {"x": 1}, object(), b"0" * 16)],
+        "a text",
+        {"uri": "k", "payload": 1},
+        None,
+    ],
+}
 
 
 async def test_what_cannot_be_stored_is_refused_before_any_statement(rig: LogRig) -> None:
     sent: list[str] = []
     event.listen(rig.engine.sync_engine, "before_cursor_execute", lambda *call: sent.append(call[2]))
-    for wrong in WRONG:
-        async with AsyncSession(rig.engine) as session:
-            with case(wrong), pytest.raises((InvalidMessage, InvalidMessageType)):
-                await rig.outbox.publish(session, OutboxMessage("k", 0), wrong)  # type: ignore[arg-type]
+    for error, messages in REFUSED.items():
+        for wrong in messages:
+            async with AsyncSession(rig.engine) as session:
+                with case(wrong), pytest.raises(error):
+                    await rig.outbox.publish(session, message(0), wrong)  # type: ignore[arg-type]
     assert sent == []
+
+
+async def test_transaction_in_which_something_was_refused_goes_on(rig: LogRig) -> None:
+    async with AsyncSession(rig.engine) as session, session.begin():
+        await rig.outbox.publish(session, message("before"))
+        with pytest.raises(InvalidMessage):
+            await rig.outbox.publish(session, message("with it"), OutboxMessage("", 1))
+        await rig.outbox.publish(session, message("after"))
+    assert await delivered(rig.outbox, "g") == ["before", "after"]
 
 
 async def test_call_that_is_too_large_is_refused(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faststream_outbox._internal.log.append.MAX_BODY_BYTES", 100)
-    half = OutboxMessage("k", b"x" * 60)
-    async with AsyncSession(rig.engine) as session, session.begin():
-        with pytest.raises(InvalidMessage, match="bytes"):
-            await rig.outbox.publish(session, half, OutboxMessage("k", "x" * 60))
-        with pytest.raises(InvalidMessage, match="bytes"):
-            await rig.outbox.publish(session, OutboxMessage("k", 1, {"a": "x" * 100}))
+    half = message(b"x" * 60)
+    calls = [
+        [half, message("x" * 60)],
+        [OutboxMessage("k", 1, {"a": "x" * 100})],
         # Letters of two bytes.
-        with pytest.raises(InvalidMessage, match="bytes"):
-            await rig.outbox.publish(session, OutboxMessage("k", "ł" * 60))
-        with pytest.raises(InvalidMessage, match="bytes"):
-            await rig.outbox.publish(session, OutboxMessage("k", 1, {"a": "ł" * 60}))
+        [message("ł" * 60)],
+        [OutboxMessage("k", 1, {"a": "ł" * 60})],
+    ]
+    async with AsyncSession(rig.engine) as session, session.begin():
+        for messages in calls:
+            with case(messages), pytest.raises(InvalidMessage, match="bytes"):
+                await rig.outbox.publish(session, *messages)
         assert (await rig.outbox.publish(session, half)).positions == (1,)
-
-
-async def test_too_deep_for_json_is_refused(rig: LogRig) -> None:
-    deep: list[object] = []
-    for _ in range(100_000):
-        deep = [deep]
-    async with AsyncSession(rig.engine) as session:
-        with pytest.raises(InvalidMessage):
-            await rig.outbox.publish(session, OutboxMessage("k", deep))
 
 
 async def test_wrong_choice_for_duplicates_is_refused(rig: LogRig) -> None:
@@ -206,15 +203,23 @@ async def test_what_is_no_session_is_refused(rig: LogRig) -> None:
         await rig.outbox.publish(object(), message(1))
 
 
-async def test_number_is_drawn_after_the_transaction_has_its_xid(rig: LogRig) -> None:
-    """The sequencer's argument: the owner of a missed number has a smaller xid than any that begins later."""
-    plan = await rig.ask("select 1")
-    assert plan
+async def test_publishers_send_no_notification(rig: LogRig) -> None:
+    """A NOTIFY in the transaction halves what publishers can do: the tick sends the one that there is."""
     async with rig.engine.connect() as connection:
-        await rig.outbox.publish(connection, message(1))
-        mine = (await connection.execute(text("select pg_current_xact_id_if_assigned()::text"))).scalar_one()
-        await connection.commit()
-    assert [str(row["transaction_id"]) for row in await rig.ask("select transaction_id from {log}")] == [mine]
+        raw = (await connection.get_raw_connection()).driver_connection
+        assert raw is not None
+        heard: list[str] = []
+        await raw.add_listener(rig.outbox.client.names.channel, lambda *sent: heard.append(sent[3]))
+        for number in range(5):
+            await rig.put("k", number)
+        # A round trip later than any notification of what was committed before it.
+        await raw.fetch("select 1")
+        assert heard == []
+        await rig.sequence()
+        await eventually(lambda: heard)
+        await raw.fetch("select 1")
+        assert len(heard) == 1
+        await raw.reset()
 
 
 async def test_strict_order_makes_publishers_of_one_key_follow_each_other(rig: LogRig) -> None:
@@ -228,13 +233,10 @@ async def test_strict_order_makes_publishers_of_one_key_follow_each_other(rig: L
 
     await publish("another key")
     second = asyncio.create_task(publish("k"))
-
-    async def waits() -> bool:
-        return await rig.blocked_by(first.connection)
-
-    await eventually(waits)
+    await eventually(lambda: rig.blocked_by(first.connection))
     await first.commit()
     await second
+    assert await delivered(rig.outbox, "g", "k") == [1, 2]
 
 
 async def test_strict_order_of_many_keys_does_not_deadlock(rig: LogRig) -> None:

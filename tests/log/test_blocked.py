@@ -101,14 +101,14 @@ def in_vain(count: int, drawn: int = 7) -> Pace:
     return pace
 
 
-def test_ticks_in_vain_become_seldom_but_never_end() -> None:
-    pace = in_vain(5000)
-    assert not pace.is_worth_it(7, 0.9 * LONGEST_WAIT)
-    assert pace.is_worth_it(7, LONGEST_WAIT)
-
-
-def test_number_that_is_newly_drawn_is_worth_a_tick_at_once() -> None:
-    assert in_vain(5000).is_worth_it(8, 0.0)
+@each(
+    ("drawn", "now", "is_worth_it"),
+    [(7, 0.9 * LONGEST_WAIT, False), (7, LONGEST_WAIT, True), (8, 0.0, True)],
+)
+def test_ticks_in_vain_become_seldom_but_never_end_and_what_is_newly_drawn_is_worth_one(
+    drawn: int, now: float, is_worth_it: bool
+) -> None:
+    assert in_vain(5000).is_worth_it(drawn, now) is is_worth_it
 
 
 def test_number_whose_transaction_takes_a_moment_is_looked_for_again_soon() -> None:

@@ -65,26 +65,18 @@ def test_what_was_handed_to_it_is_worth_nothing_once_it_stands_elsewhere(member:
     assert positions(member, 10) is None
 
 
-def test_what_it_passes_over_is_to_be_written(member: Member) -> None:
-    member.pass_over(list(member.leases.spans.values()), END, NOW)
-    assert [span.cursor for span in member.unwritten_spans()] == [END]
-
-
-def test_place_in_a_tick_that_is_not_there_any_more_is_not_written(member: Member) -> None:
-    member.pass_over(list(member.leases.spans.values()), END, None)
-    assert (member.unwritten_spans(), member.leases.spans[0].cursor) == ([], END)
-
-
-def test_on_another_log_it_begins_again_where_it_is_written(member: Member) -> None:
-    member.pass_over(list(member.leases.spans.values()), END, NOW)
-    member.reads_log(GENERATION + 1)
-    assert (member.unwritten_spans(), member.leases.spans[0].cursor) == ([], BEGINNING)
-
-
-def test_on_the_same_log_it_goes_on_where_it_is(member: Member) -> None:
-    member.pass_over(list(member.leases.spans.values()), END, NOW)
-    member.reads_log(GENERATION)
-    assert member.leases.spans[0].cursor == END
+@pytest.mark.parametrize(
+    ("made_at", "generation", "unwritten", "stands"),
+    [(NOW, GENERATION, [END], END), (None, GENERATION, [], END), (NOW, GENERATION + 1, [], BEGINNING)],
+    ids=["is to be written", "unless its tick is not there any more", "and is worth nothing on another log"],
+)
+def test_what_it_passes_over(
+    member: Member, made_at: datetime | None, generation: int, unwritten: list[Cursor], stands: Cursor
+) -> None:
+    member.pass_over(list(member.leases.spans.values()), END, made_at)
+    member.reads_log(generation)
+    assert [span.cursor for span in member.unwritten_spans()] == unwritten
+    assert member.leases.spans[0].cursor == stands
 
 
 def test_messages_of_a_slot_whose_owner_died_need_a_note(member: Member) -> None:

@@ -3,16 +3,13 @@
 import re
 from collections.abc import Sequence
 from importlib import resources
-from typing import Any
 
 import pytest
 
 from faststream_outbox._internal import sql
-from faststream_outbox._internal.log.executor import BatchRun
 from faststream_outbox._internal.log.reader import Reader
-from faststream_outbox._internal.outcomes.outcome import Outcome, Retry
 from tests.log.asked import recorded
-from tests.log.rig import LogRig, gathered
+from tests.log.rig import LogRig, fail, gathered, in_hand
 
 SHARED = ["renew_each", "beat_each", "spans_of_groups", "census"]
 
@@ -61,19 +58,18 @@ async def test_dead_members_are_forgotten_and_what_they_left_is_taken(rig: LogRi
     assert alive.member.leases.size == 256
 
 
-async def _fail(_: Any) -> Outcome:
-    return Retry(3600.0)
+async def failed(rig: LogRig) -> Reader:
+    """A reader that has set one message aside."""
+    await rig.put_apart("k", 1)
+    reader = await rig.reader()
+    await reader.join()
+    await (await in_hand(reader)).run(fail)
+    return reader
 
 
 @pytest.mark.parametrize("change", ["update {deferred} set due = now(), updated_at = now()", "delete from {deferred}"])
 async def test_what_an_operator_changed_is_noticed_although_nobody_called(rig: LogRig, change: str) -> None:
-    await rig.put("k", 1)
-    await rig.sequence()
-    reader = await rig.reader()
-    await reader.join()
-    batch = await reader.next_batch()
-    assert batch is not None
-    await BatchRun(reader.member, reader.settler, batch).run(_fail)
+    reader = await failed(rig)
     for _ in range(2):
         await rig.renew(reader)
         await reader.arrange()
@@ -84,14 +80,20 @@ async def test_what_an_operator_changed_is_noticed_although_nobody_called(rig: L
     assert reader.member.is_unsettled
 
 
-async def test_what_was_set_aside_before_the_first_look_is_noticed(rig: LogRig) -> None:
+async def test_share_that_is_fixed_and_complete_is_woken_only_where_its_group_is_paused(rig: LogRig) -> None:
     await rig.put("k", 1)
-    await rig.sequence()
-    reader = await rig.reader()
+    reader = await rig.reader(fixed=(0, 255))
     await reader.join()
-    batch = await reader.next_batch()
-    assert batch is not None
-    await BatchRun(reader.member, reader.settler, batch).run(_fail)
+    reader.member.is_unsettled = False
+    await rig.renew(reader)
+    assert not reader.member.is_unsettled
+    await rig.outbox.groups.pause("g")
+    await rig.renew(reader)
+    assert reader.member.is_unsettled
+
+
+async def test_what_was_set_aside_before_the_first_look_is_noticed(rig: LogRig) -> None:
+    reader = await failed(rig)
     await rig.ask("delete from {deferred}")
     await rig.renew(reader)
     assert reader.member.is_unsettled

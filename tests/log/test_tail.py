@@ -17,7 +17,8 @@ from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.events import StatementFailed
 from faststream_outbox.log import Outbox
 from tests.log.gate import Gate
-from tests.log.promises.test_lagging_standby import NEW, fail_over, publish
+from tests.log.opened import iterating
+from tests.log.promises.test_lagging_standby import NEW, fail_over
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
@@ -61,6 +62,11 @@ async def running(*workers: LogWorker) -> AsyncGenerator[None]:
         await asyncio.gather(*(worker.stop() for worker in workers))
 
 
+def often(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.05) -> None:
+    """How often it is written how far members have come."""
+    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", seconds)
+
+
 async def passed_over(rig: LogRig, noticed: asyncio.Event) -> int:
     """Publish what nobody reads until something has happened, and give the number of ticks.
 
@@ -71,7 +77,7 @@ async def passed_over(rig: LogRig, noticed: asyncio.Event) -> int:
     async def is_noticed() -> bool:
         nonlocal ticks
         if not noticed.is_set():
-            await publish(rig, rig.outbox, "not ours", uri="other")
+            await rig.put_apart("other", "not ours")
             ticks += 1
         return noticed.is_set()
 
@@ -115,7 +121,7 @@ async def test_members_with_nothing_to_read_cause_no_statement_for_a_tick(
     async with running(seen.worker(outbox, busy), *idle(seen, outbox)):
         traffic = Traffic(outbox, monkeypatch)
         for number in range(TICKS):
-            await publish(rig, rig.outbox, number, uri="orders/1")
+            await rig.put_apart("orders/1", number)
             await eventually(lambda wanted=number + 1: len(seen.payloads[busy]) == wanted)
     assert seen.payloads[busy] == list(range(TICKS))
     # One for each tick; a few more where a tick came while the busy one was not waiting yet.
@@ -127,11 +133,11 @@ async def test_members_with_nothing_to_read_cause_no_statement_for_a_tick(
 async def test_what_was_passed_over_is_written_for_all_by_one_statement(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.2)
+    often(monkeypatch, 0.2)
     outbox, seen = await rig.another(), Seen()
     async with running(*idle(seen, outbox)):
         traffic = Traffic(outbox, monkeypatch)
-        await publish(rig, rig.outbox, 1, 2, 3, uri="orders/1")
+        await rig.put_apart("orders/1", 1, 2, 3)
         await eventually(lambda: caught_up(rig, *[f"quiet/{number}" for number in range(IDLE)]), 10)
         assert traffic.sent["move"] == 0
         assert traffic.rows["move_each"] <= 3 * IDLE
@@ -180,16 +186,16 @@ async def test_places_that_were_passed_over_are_forgotten_with_the_server(
 
     Nobody is told of the change: no statement was under way, and the next one opens a connection.
     """
-    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 3600.0)
+    often(monkeypatch, 3600.0)
     outbox, seen, mine = await rig.another(listen=False), Seen(), Group("g", "mine")
-    await publish(rig, rig.outbox, "kept", uri="mine")
+    await rig.put_apart("mine", "kept")
     async with running(seen.worker(outbox, mine, poll_interval=3600.0)):
-        await publish(rig, rig.outbox, *["not ours"] * 3, uri="other")
+        await rig.put_apart("other", *["not ours"] * 3)
         await eventually(lambda: outbox.client.tail._place.tick == 4)
         await fail_over(rig, 1)
         await outbox.client.connection.close()
         later = await rig.another()
-        await publish(rig, later, *NEW, *NEW, uri="mine")
+        await rig.put_apart("mine", *NEW, *NEW, outbox=later)
         await eventually(lambda: seen.payloads[mine] == ["kept", *NEW, *NEW], 20)
 
 
@@ -198,7 +204,7 @@ async def test_message_that_comes_while_places_are_written_is_handled_once(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its settle must name the place from which it moves: that is known only after the answer."""
-    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.05)
+    often(monkeypatch)
     outbox, seen, mine = await rig.another(), Seen(), Group("g", "mine")
     async with running(seen.worker(outbox, mine)):
         answered, go_on = asyncio.Event(), asyncio.Event()
@@ -213,11 +219,11 @@ async def test_message_that_comes_while_places_are_written_is_handled_once(
 
         monkeypatch.setattr(outbox.client.connection, "fetch", late)
         ticks = await passed_over(rig, answered)
-        await publish(rig, rig.outbox, "ours", uri="mine")
+        await rig.put_apart("mine", "ours")
         await eventually(lambda: outbox.client.tail._place.tick == ticks + 1)
         go_on.set()
         await eventually(lambda: seen.payloads[mine] == ["ours"])
-        await publish(rig, rig.outbox, "next", uri="mine")
+        await rig.put_apart("mine", "next")
         await eventually(lambda: "next" in seen.payloads[mine])
     assert seen.payloads[mine] == ["ours", "next"]
 
@@ -227,7 +233,7 @@ async def test_answer_that_is_lost_when_places_are_written_costs_nothing(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows where the cursor is: it is found out before the next message is handled."""
-    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.05)
+    often(monkeypatch)
     outbox, seen, mine = await rig.another(), Seen(), Group("g", "mine")
     async with running(seen.worker(outbox, mine)):
         lost = asyncio.Event()
@@ -238,25 +244,23 @@ async def test_answer_that_is_lost_when_places_are_written_costs_nothing(
             if statement.name == "move_each" and not lost.is_set():
                 lost.set()
                 # And not again: the next try would find out.
-                monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 3600.0)
+                often(monkeypatch, 3600.0)
                 raise ConnectionError(statement.name)
             return rows
 
         monkeypatch.setattr(outbox.client.connection, "fetch", losing)
         await passed_over(rig, lost)
-        await publish(rig, rig.outbox, "ours", "next", uri="mine")
+        await rig.put_apart("mine", "ours", "next")
         await eventually(lambda: "next" in seen.payloads[mine], 20)
     assert seen.payloads[mine] == ["ours", "next"]
 
 
 @pytest.mark.slow
 async def test_member_stops_although_the_answer_does_not_come(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faststream_outbox._internal.log.tail.PROGRESS_SECONDS", 0.05)
+    often(monkeypatch)
     outbox, seen = await rig.another(), Seen()
     worker = seen.worker(outbox, Group("g", "mine"))
     async with running(worker):
-        # Before it is there, it reads and moves by itself.
-        await eventually(lambda: outbox.client.tail._seats)
         gate = Gate(outbox, "move_each")
         await passed_over(rig, gate.reached)
         try:
@@ -270,9 +274,8 @@ async def test_member_that_leaves_while_ticks_are_read_is_no_trouble(rig: LogRig
     outbox, seen, mine = await rig.another(), Seen(), Group("g", "mine")
     worker = seen.worker(outbox, mine)
     async with running(worker):
-        await eventually(lambda: outbox.client.tail._seats)
         gate = Gate(outbox, "ticks_after")
-        await publish(rig, rig.outbox, "ours", uri="mine")
+        await rig.put_apart("mine", "ours")
         await asyncio.wait_for(gate.reached.wait(), 20)
         (consumer,) = worker.consumers
         consumer.member.wake.set()
@@ -285,7 +288,7 @@ async def test_member_that_leaves_while_ticks_are_read_is_no_trouble(rig: LogRig
 async def test_seek_while_a_member_waits_is_followed(rig: LogRig) -> None:
     outbox, seen, mine = await rig.another(), Seen(), Group("g", "mine")
     async with running(seen.worker(outbox, mine)):
-        await publish(rig, rig.outbox, 1, 2, uri="mine")
+        await rig.put_apart("mine", 1, 2)
         await eventually(lambda: seen.payloads[mine] == [1, 2])
         async with rig.engine.begin() as session:
             await rig.outbox.seek(session, "earliest", "g", "mine")
@@ -295,16 +298,7 @@ async def test_seek_while_a_member_waits_is_followed(rig: LogRig) -> None:
 async def test_iterator_beside_others_sees_everything(rig: LogRig) -> None:
     outbox, seen = await rig.another(), Seen()
     got: list[Any] = []
-
-    async def iterate() -> None:
-        async for message in outbox.messages("iterating", "mine"):
-            got.append(message.payload)
-
-    async with running(seen.worker(outbox, Group("g", "other"))):
-        task = asyncio.create_task(iterate())
+    async with running(seen.worker(outbox, Group("g", "other"))), iterating(outbox, got, uri="mine"):
         for number in range(10):
             await rig.put("mine" if number % 2 else "other", number)
         await eventually(lambda: got == [1, 3, 5, 7, 9])
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task

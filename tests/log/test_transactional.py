@@ -8,110 +8,94 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
-from tests.log.opened import Collector, drain
+from tests.log.opened import Collector, delivered, drain, reading, refuse
 from tests.log.rig import LogRig
 from tests.waiting import eventually
+
+NEVER = ConstantRetry(delay_seconds=3600)
 
 
 @pytest.fixture
 async def effects(rig: LogRig) -> AsyncIterator[None]:
     """A table for effects, whose constraint is checked at the commit."""
-    await rig.ask(
-        "create table effects (n int, parent int references effects_parents deferrable initially deferred)"
-        if await _parents(rig)
-        else "select 1"
-    )
+    await rig.ask("create table effects_parents (id int primary key)")
+    await rig.ask("create table effects (n int, parent int references effects_parents deferrable initially deferred)")
     yield
     await rig.ask("drop table effects, effects_parents")
-
-
-async def _parents(rig: LogRig) -> bool:
-    await rig.ask("create table effects_parents (id int primary key)")
-    return True
 
 
 async def write(session: AsyncSession, number: int, parent: int | None = None) -> None:
     await session.execute(text("insert into effects values (:n, :parent)"), {"n": number, "parent": parent})
 
 
+async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+    """Has an effect."""
+    await write(session, message.payload)
+
+
+def guilty(*payloads: int) -> Any:
+    """A handler whose effects of some messages cannot be committed."""
+
+    async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+        await write(session, message.payload, parent=404 if message.payload in payloads else None)
+
+    return handle
+
+
 async def written(rig: LogRig) -> list[int]:
     return [row["n"] for row in await rig.ask("select n from effects order by n")]
+
+
+async def put_three(rig: LogRig) -> None:
+    for number in (1, 2, 3):
+        await rig.put(f"k{number}", number)
 
 
 @pytest.mark.usefixtures("effects")
 class TestEffects:
     async def test_effects_and_cursor_commit_together(self, rig: LogRig) -> None:
         await rig.put("a", 1, 2, 3)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload)
-
         assert (await rig.outbox.dispatch(handle, "g", transactional=True)).handled == 3
         assert await written(rig) == [1, 2, 3]
         assert not await rig.outbox.dispatch(handle, "g", transactional=True)
 
-    async def test_failing_message_takes_back_its_own_effects_only(self, rig: LogRig) -> None:
-        await rig.put("a", 1)
-        await rig.put("b", 2)
-        await rig.put("c", 3)
+    @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+    @pytest.mark.parametrize("fails", ["error", "statement"])
+    async def test_failing_message_takes_back_its_own_effects_only(
+        self, rig: LogRig, engine: AsyncEngine, psycopg_engine: AsyncEngine, driver: str, fails: str
+    ) -> None:
+        outbox = await rig.another(engine=engine if driver == "asyncpg" else psycopg_engine)
+        await put_three(rig)
 
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+        async def fail(message: OutboxMessage, session: AsyncSession) -> None:
             await write(session, message.payload)
             if message.payload == 2:
-                raise ValueError(message.payload)
+                if fails == "error":
+                    raise ValueError(message.payload)
+                await session.execute(text("select 1/0"))
 
-        done = await rig.outbox.dispatch(handle, "g", transactional=True)
+        done = await outbox.dispatch(fail, "g", transactional=True)
         assert (done.handled, [message.payload for message, _ in done.failures]) == (2, [2])
         assert await written(rig) == [1, 3]
         assert [(row["position"], row["state"], row["attempts"]) for row in await rig.deferrals()] == [(2, "retry", 1)]
 
-    async def test_statement_that_fails_takes_back_its_own_message_only(self, rig: LogRig) -> None:
-        await rig.put("a", 1)
-        await rig.put("b", 2)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload)
-            if message.payload == 1:
-                await session.execute(text("select 1/0"))
-
-        await rig.outbox.dispatch(handle, "g", transactional=True)
-        assert await written(rig) == [2]
-        assert len(await rig.deferrals()) == 1
-
     async def test_constraint_that_fails_at_the_commit_isolates_the_guilty_one(self, rig: LogRig) -> None:
-        for number in (1, 2, 3):
-            await rig.put(f"k{number}", number)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload, parent=404 if message.payload == 2 else None)
-
-        await rig.outbox.dispatch(handle, "g", transactional=True)
+        """Messages are tried one by one then, and counted once."""
+        await put_three(rig)
+        done = await rig.outbox.dispatch(guilty(2), "g", transactional=True)
+        assert (done.handled, [message.payload for message, _ in done.failures]) == (2, [2])
         assert await written(rig) == [1, 3]
         assert [(row["key"], row["state"]) for row in await rig.deferrals()] == [("k2", "retry")]
-
-    async def test_messages_tried_one_by_one_are_counted_once(self, rig: LogRig) -> None:
-        for number in (1, 2, 3):
-            await rig.put(f"k{number}", number)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload, parent=404 if message.payload == 2 else None)
-
-        done = await rig.outbox.dispatch(handle, "g", transactional=True)
-        assert (done.handled, [message.payload for message, _ in done.failures]) == (2, [2])
 
     async def test_messages_behind_the_guilty_one_of_its_key_wait(self, rig: LogRig) -> None:
         await rig.put("k", 1, 2)
         await rig.put("other", 3)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload, parent=404 if message.payload == 1 else None)
-
-        await rig.outbox.dispatch(handle, "g", transactional=True)
+        await rig.outbox.dispatch(guilty(1), "g", transactional=True)
         assert await written(rig) == [3]
         assert [(row["position"], row["state"]) for row in await rig.deferrals()] == [(1, "retry"), (2, "deferred")]
 
@@ -128,14 +112,8 @@ class TestEffects:
                 await asyncio.sleep(0.05)
 
         await rig.outbox.run(fail, "g", stop_event=stop, transactional=True)
-        seen: list[int] = []
-
-        async def handle(message: OutboxMessage) -> None:
-            seen.append(message.payload)
-
         deferrals = {row["position"] for row in await rig.deferrals()}
-        await drain(rig.outbox, handle, "g")
-        assert deferrals | set(seen) == {1, 2}
+        assert deferrals | set(await delivered(rig.outbox, "g")) == {1, 2}
 
     async def test_lost_lease_rolls_the_effects_back(self, rig: LogRig) -> None:
         await rig.put("a", 1)
@@ -150,7 +128,7 @@ class TestEffects:
 
     async def test_lost_lease_rolls_the_effects_back_also_where_a_slot_is_stopped(self, rig: LogRig) -> None:
         """A key over its cap makes the reader cut its span, which fails as well: that is no leave to commit."""
-        outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600), max_deferred=1)
+        outbox = await rig.another(retry_strategy=NEVER, max_deferred=1)
         await rig.put("k", 1, 2, 3)
         await rig.put("other", 4)
 
@@ -166,7 +144,7 @@ class TestEffects:
     @pytest.mark.slow
     async def test_effects_happen_once_where_a_slot_is_stopped_while_another_member_cuts(self, rig: LogRig) -> None:
         """Somebody else is about the group's spans just then: the cut must be tried again, not the effects."""
-        outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600), max_deferred=1)
+        outbox = await rig.another(retry_strategy=NEVER, max_deferred=1)
         await rig.put("k", 1, 2, 3)
         await rig.put("other", 4)
         gate = "select pg_advisory_xact_lock(hashtextextended('g' || chr(31) || '', 1869))"
@@ -189,7 +167,7 @@ class TestEffects:
 
     async def test_stopped_slot_loses_nothing_when_the_whole_does_not_commit(self, rig: LogRig) -> None:
         """What a try has found that was rolled back, a slot that must stop too, is not true for the next try."""
-        outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600), max_deferred=2)
+        outbox = await rig.another(retry_strategy=NEVER, max_deferred=2)
         await rig.put("k", 1, 2, 3, 4)
         await rig.put("guilty", 404)
 
@@ -207,7 +185,7 @@ class TestEffects:
     @pytest.mark.slow
     async def test_key_that_failed_alone_holds_up_what_waits_behind_it(self, rig: LogRig) -> None:
         """Messages that wait are tried one by one after a commit that failed: the order of a key stays."""
-        outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
+        outbox = await rig.another(retry_strategy=NEVER)
         await rig.put("k", 1, 2)
         await rig.put("guilty", 404)
         seen: list[int] = []
@@ -235,10 +213,6 @@ class TestEffects:
         await rig.put("mine/1", 1)
         await rig.put("nothing of ours", *range(500))
         await rig.put("mine/2", 2)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload)
-
         await drain(rig.outbox, handle, "g", "mine", transactional=True, batch_size=10)
         assert await written(rig) == [1, 2]
 
@@ -261,22 +235,13 @@ class TestEffects:
 
     async def test_parking_in_a_transaction_keeps_the_error(self, rig: LogRig) -> None:
         outbox = await rig.another(retry_strategy=NoRetry())
-        await rig.put("k", 1)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            msg = "no good"
-            raise ValueError(msg)
-
-        await outbox.dispatch(handle, "g", transactional=True)
+        await rig.put("k", "no good")
+        await outbox.dispatch(refuse, "g", transactional=True)
         (parked,) = await outbox.parked.list("g")
         assert (parked.error_type, parked.error_message, parked.attempts) == ("ValueError", "no good", 1)
 
     async def test_end_of_a_message_is_told_and_its_beginning_is_not(self, rig: LogRig) -> None:
         await rig.put("k", 1)
-
-        async def handle(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload)
-
         await rig.outbox.dispatch(handle, "g", transactional=True)
         async with aclosing(rig.outbox.messages("other")) as messages:
             async for _ in messages:
@@ -295,42 +260,6 @@ class TestEffects:
         assert await written(rig) == []
         assert await rig.deferrals() == []
 
-    @pytest.mark.slow
-    async def test_handler_that_takes_longer_than_the_lease_keeps_it(self, rig: LogRig) -> None:
-        outbox = await rig.another(lease_ttl_seconds=2.0)
-        await rig.put("k", 1)
-
-        async def slow(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload)
-            await asyncio.sleep(2.5)
-
-        assert (await outbox.dispatch(slow, "g", transactional=True)).handled == 1
-        assert await written(rig) == [1]
-
-    @pytest.mark.slow
-    async def test_no_one_else_is_delayed_by_a_handler_that_holds_its_transaction(self, rig: LogRig) -> None:
-        other = await rig.another()
-        await rig.put("k", 1)
-        entered, let_go = asyncio.Event(), asyncio.Event()
-
-        async def hold(message: OutboxMessage, session: AsyncSession) -> None:
-            await write(session, message.payload)
-            entered.set()
-            await let_go.wait()
-
-        leases = asyncio.create_task(rig.outbox.dispatch(hold, "g", transactional=True))
-        await entered.wait()
-        await rig.put("k", 2)
-        seen: list[int] = []
-
-        async def handle(message: OutboxMessage) -> None:
-            seen.append(message.payload)
-
-        await drain(other, handle, "another group")
-        let_go.set()
-        await leases
-        assert seen == [1, 2]
-
 
 @pytest.mark.slow
 async def test_consumer_goes_on_after_transient_errors_of_its_handler(rig: LogRig) -> None:
@@ -342,11 +271,8 @@ async def test_consumer_goes_on_after_transient_errors_of_its_handler(rig: LogRi
         if len(calls) < 3:
             raise OperationalError("select", {}, _Conflict())
 
-    stop = asyncio.Event()
-    running = asyncio.create_task(rig.outbox.run(handle, "g", stop_event=stop, transactional=True))
-    await eventually(lambda: len(calls) >= 3)
-    stop.set()
-    await running
+    async with reading(rig.outbox, handle, "g", transactional=True):
+        await eventually(lambda: len(calls) >= 3)
     assert await rig.deferrals() == []
     assert (await rig.spans())[0]["position"] == 1
 
@@ -360,15 +286,14 @@ class _Conflict(Exception):
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 async def test_handler_that_ends_the_transaction_itself_fails_alone(rig: LogRig, ending: str) -> None:
     """What its neighbours in the batch have written is neither lost nor committed apart from the cursor."""
-    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
-    for number in (1, 2, 3):
-        await rig.put(f"k{number}", number)
+    outbox = await rig.another(retry_strategy=NEVER)
+    await put_three(rig)
 
-    async def handle(message: OutboxMessage, session: AsyncSession) -> None:
+    async def end_it(message: OutboxMessage, session: AsyncSession) -> None:
         await write(session, message.payload)
         if message.payload == 2:
             await getattr(session, ending)()
 
-    await drain(outbox, handle, "g", transactional=True)
+    await drain(outbox, end_it, "g", transactional=True)
     assert await written(rig) == [1, 3]
     assert [row["position"] for row in await rig.deferrals()] == [2]

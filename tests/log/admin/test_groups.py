@@ -1,44 +1,21 @@
 """Groups that operators list, pause, resume and delete."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox._internal.log.admin import groups
 from faststream_outbox._internal.log.sharing.slots import Group
 from faststream_outbox._internal.outcomes.retry import NoRetry
-from faststream_outbox.errors import GroupInUse, InvalidOption, UnknownName
-from faststream_outbox.log import DeferredMessage, Outbox, OutboxMessage
-from tests.log.opened import Collector, delivered
+from faststream_outbox.errors import GroupInUse, InvalidOption
+from faststream_outbox.log import DeferredMessage
+from tests.log.opened import Collector, delivered, reading, refuse
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
 NOW = timedelta(0)
-
-
-async def refuse(message: OutboxMessage) -> None:
-    raise ValueError(message.payload)
-
-
-class Running:
-    """A consumer of a group, as another process has it."""
-
-    def __init__(self, outbox: Outbox, group: str = "g", **options: int) -> None:
-        self.seen = Collector()
-        self.outbox = outbox
-        self._stop = asyncio.Event()
-        self._running = asyncio.create_task(outbox.run(self.seen, group, stop_event=self._stop, **options))
-
-    async def __aenter__(self) -> "Running":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._stop.set()
-        await self._running
 
 
 async def test_list_adds_up_what_each_group_has_not_read_and_what_waits_in_it(driver_rig: LogRig) -> None:
@@ -58,7 +35,8 @@ async def test_list_adds_up_what_each_group_has_not_read_and_what_waits_in_it(dr
 
 async def test_living_readers_are_counted_also_those_of_fixed_shares(rig: LogRig) -> None:
     await rig.put("k", 1)
-    async with Running(rig.outbox), Running(await rig.another(), "fixed", process_id=0, num_processes=2):
+    half = {"process_id": 0, "num_processes": 2}
+    async with reading(rig.outbox, Collector(), "g"), reading(await rig.another(), Collector(), "fixed", **half):
 
         async def is_read() -> bool:
             found = {each.group: (each.members, each.slots) for each in await rig.outbox.groups.list()}
@@ -87,24 +65,25 @@ async def defer_some(rig: LogRig, count: int) -> None:
 async def test_paused_group_is_read_by_nobody_and_goes_on_where_it_stood(rig: LogRig) -> None:
     other = await rig.another()
     await rig.put("k", 1)
-    async with Running(other) as running:
-        await eventually(lambda: running.seen.payloads == [1])
+    seen = Collector()
+    async with reading(other, seen, "g"):
+        await eventually(lambda: seen.payloads == [1])
         assert await rig.outbox.groups.pause("g")
         await eventually(lambda: rig.reported(events.SlotsHeld)[-1].slots == 0)
-        await rig.put("k", 2)
-        await rig.sequence()
+        await rig.put_apart("k", 2)
         assert await delivered(rig.outbox, "other") == [1, 2]
-        assert (running.seen.payloads, other.client.is_healthy) == ([1], True)
+        assert (seen.payloads, other.client.is_healthy) == ([1], True)
         assert not await rig.outbox.dispatch(Collector(), "g")
         assert await rig.outbox.groups.resume("g")
-        await eventually(lambda: running.seen.payloads == [1, 2])
+        await eventually(lambda: seen.payloads == [1, 2])
 
 
 @pytest.mark.slow
 async def test_pause_reaches_a_fixed_share_that_hears_nothing(rig: LogRig) -> None:
     other = await rig.another(listen=False, lease_ttl_seconds=1.0)
     await rig.put("k", 1)
-    async with Running(other, process_id=0, num_processes=2), Running(other, process_id=1, num_processes=2):
+    shares: list[dict[str, Any]] = [{"process_id": number, "num_processes": 2} for number in range(2)]
+    async with reading(other, Collector(), "g", **shares[0]), reading(other, Collector(), "g", **shares[1]):
         await eventually(lambda: sum(event.slots for event in rig.reported(events.SlotsHeld)[-2:]) == 256)
         await rig.outbox.groups.pause("g")
         await eventually(lambda: [event.slots for event in rig.reported(events.SlotsHeld)[-2:]] == [0, 0])
@@ -131,9 +110,7 @@ async def test_pause_outlives_cut_and_joined_spans(rig: LogRig) -> None:
 
 
 async def test_paused_group_holds_messages_back_however_long(rig: LogRig) -> None:
-    for number in range(3):
-        await rig.put("k", number)
-        await rig.sequence()
+    await rig.put_apart("k", *range(3))
     await rig.outbox.dispatch(Collector(), "g", batch_size=1)
     await rig.outbox.groups.pause("g")
     await rig.ask("update {offsets} set updated_at = now() - interval '40 days'")
@@ -161,19 +138,21 @@ async def test_deleted_group_is_gone_with_all_that_it_had_set_aside(
     assert await delivered(rig.outbox, "g") == [1]
 
 
+async def slots(rig: LogRig) -> int:
+    """How many the group's readers hold."""
+    return (await rig.outbox.groups.list("g"))[0].slots
+
+
 async def test_group_that_is_read_is_not_deleted_unless_forced(rig: LogRig) -> None:
     await defer_some(rig, 1)
-    async with Running(await rig.another()) as running:
-
-        async def is_read() -> bool:
-            return (await rig.outbox.groups.list("g"))[0].slots == 256
-
-        await eventually(is_read)
+    seen = Collector()
+    async with reading(await rig.another(), seen, "g"):
+        await eventually(lambda: slots(rig))
         with pytest.raises(GroupInUse, match="force"):
             await rig.outbox.groups.delete("g")
         assert len(await rig.deferrals()) == 1
         assert await rig.outbox.groups.delete("g", force=True) == 1
-        await eventually(lambda: running.seen.payloads == [1])
+        await eventually(lambda: seen.payloads == [1])
 
 
 async def test_share_of_a_process_that_is_fixed_counts_as_read(rig: LogRig) -> None:
@@ -186,12 +165,7 @@ async def test_share_of_a_process_that_is_fixed_counts_as_read(rig: LogRig) -> N
     await rig.outbox.groups.delete("g")
 
 
-@pytest.mark.parametrize("asked", ["list", "pause", "resume", "delete"])
-async def test_slip_of_the_hand_is_refused_with_the_nearest_name(rig: LogRig, asked: str) -> None:
-    async with AsyncSession(rig.engine) as session, session.begin():
-        await rig.outbox.seek(session, "earliest", "search", "orders", create=True)
-    with pytest.raises(UnknownName, match=r"'serch'.* 'search'"):
-        await getattr(rig.outbox.groups, asked)("serch", "orders")
+GROUPS = [("a", ""), ("a", "k"), ("b", "")]
 
 
 async def pages(rig: LogRig, group: str | None = None, **filters: Any) -> list[tuple[str, str, int]]:
@@ -204,16 +178,15 @@ async def pages(rig: LogRig, group: str | None = None, **filters: Any) -> list[t
 
 async def test_pages_of_what_is_set_aside_have_every_entry_once(driver_rig: LogRig) -> None:
     rig = driver_rig
-    for group, uri in (("a", ""), ("a", "k"), ("b", "")):
-        async with AsyncSession(rig.engine) as session, session.begin():
-            await rig.outbox.seek(session, "earliest", group, uri, create=True)
+    for group, uri in GROUPS:
+        await rig.seek("earliest", group, uri)
         await rig.ask(
             "insert into {deferred} (consumer_group, uri, position, tick, slot, key, state, error_type) "
             "select :group, :uri, n, 9 - n, 1, 'k' || n % 2, case when n < 4 then 'parked' else 'deferred' end, "
             "case when n = 2 then 'ValueError' end from generate_series(1, 5) n",
             group=group, uri=uri,
         )  # fmt: skip
-    parked = [(group, uri, n) for group, uri in (("a", ""), ("a", "k"), ("b", "")) for n in (1, 2, 3)]
+    parked = [(group, uri, n) for group, uri in GROUPS for n in (1, 2, 3)]
     assert await pages(rig) == parked
     assert await pages(rig, "a") == parked[:6]
     assert await pages(rig, "a", uri="k") == parked[3:6]

@@ -1,35 +1,28 @@
 """Partitions that are dropped while others work: interrupted half-way, at the same time as a seek, by two at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox.log import Cursor, make_log_tables
+from faststream_outbox.log import Cursor
 from tests.log.opened import delivered
-from tests.log.rig import LogRig
+from tests.log.rig import LogRig, Writer
 from tests.waiting import eventually
 
 NOW = timedelta(0)
 
 
 @pytest.fixture
-async def rig(engine: AsyncEngine) -> AsyncIterator[LogRig]:
-    """A log of partitions of ten positions each; all messages in the first two are read."""
-    tables = make_log_tables(MetaData(), "parted", "parted_offsets", partitioned=True)
-    async with LogRig.made(engine, tables=tables) as rig:
-        await rig.outbox.partitions(10).ensure(ahead=2)
-        for number in range(1, 26):
-            await rig.put("k", number)
-            await rig.sequence()
-        await delivered(rig.outbox, "g")
-        yield rig
-    async with engine.begin() as connection:
-        await connection.execute(text("drop table if exists parted_p0, parted_p1"))
+async def rig(parts: LogRig) -> LogRig:
+    """A log in partitions, of which all messages in the first two are read."""
+    await parts.put_apart("k", *range(1, 26))
+    await delivered(parts.outbox, "g")
+    return parts
 
 
 async def tables(rig: LogRig) -> list[str]:
@@ -42,12 +35,18 @@ async def is_pending(rig: LogRig) -> bool:
     return bool(await rig.ask("select 1 from pg_inherits where inhdetachpending"))
 
 
-async def interrupt_detaching(rig: LogRig) -> None:
-    """Clean until a partition is half detached, and end that connection."""
+async def half_detached(rig: LogRig) -> tuple[Writer, asyncio.Task[Any]]:
+    """Somebody who reads a partition that is being detached, and who cleans and waits for them."""
     analyst = await rig.writer()
     await analyst.execute("select count(*) from parted")
     cleaning = asyncio.create_task(rig.outbox.clean(older_than=NOW))
     await eventually(lambda: is_pending(rig), timeout=20.0)
+    return analyst, cleaning
+
+
+async def interrupt_detaching(rig: LogRig) -> None:
+    """Clean until a partition is half detached, and end that connection."""
+    analyst, cleaning = await half_detached(rig)
     await rig.ask("select pg_terminate_backend(pid) from pg_stat_activity where query like 'alter table%detach%'")
     await analyst.close()
     with pytest.raises(DBAPIError):
@@ -96,10 +95,7 @@ async def test_dropping_waits_for_a_seek_that_is_not_committed_yet(rig: LogRig) 
 @pytest.mark.slow
 async def test_seek_does_not_wait_for_whoever_holds_up_the_dropping(rig: LogRig) -> None:
     """Once a part is out of sight, all that is left is to wait for those who still read it."""
-    analyst = await rig.writer()
-    await analyst.execute("select count(*) from parted")
-    cleaning = asyncio.create_task(rig.outbox.clean(older_than=NOW))
-    await eventually(lambda: is_pending(rig), timeout=20.0)
+    analyst, cleaning = await half_detached(rig)
     async with asyncio.timeout(20), AsyncSession(rig.engine) as session, session.begin():
         await rig.outbox.seek(session, "earliest", "g")
     await analyst.close()
@@ -122,14 +118,6 @@ async def bounds(rig: LogRig) -> list[tuple[str, str]]:
         "join pg_class c on c.oid = i.inhrelid where i.inhparent = to_regclass('parted') order by 1"
     )
     return [(row["name"], row["holds"].removeprefix("FOR VALUES ")) for row in rows]
-
-
-@pytest.fixture
-async def bare(engine: AsyncEngine) -> AsyncIterator[LogRig]:
-    """A log for which nobody has made a partition."""
-    tables = make_log_tables(MetaData(), "parted", "parted_offsets", partitioned=True)
-    async with LogRig.made(engine, tables=tables) as rig:
-        yield rig
 
 
 async def test_message_whose_partition_nobody_has_made_is_kept_and_delivered(bare: LogRig) -> None:

@@ -10,68 +10,53 @@ import pytest
 from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from faststream_outbox._internal.log.executor import BatchRun
-from faststream_outbox._internal.log.sharing.slots import slot_of
-from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.log import Cursor, OutboxMessage
-from tests.log.opened import Collector, delivered, drain
-from tests.log.rig import LogRig, covers
+from faststream_outbox.log import Cursor, Token
+from tests.cases import case
+from tests.log.opened import Collector, delivered, drain, reading, refuse
+from tests.log.rig import LogRig, covers, in_hand, succeed
 from tests.waiting import eventually
 
 
-async def put_at(rig: LogRig, place: Any, group: str = "g") -> Cursor:
+async def set_position(rig: LogRig, transaction_id: int = 0, offset: int = 0) -> None:
     async with AsyncSession(rig.engine) as session, session.begin():
-        return await rig.outbox.seek(session, place, group, create=True)
+        await rig.outbox.set_position(session, "g", transaction_id=transaction_id, offset=offset)
 
 
-async def position(rig: LogRig, group: str = "g") -> tuple[int, int]:
-    async with AsyncSession(rig.engine) as session:
-        return await rig.outbox.get_position(session, group)
+async def is_behind(rig: LogRig, token: Token) -> bool:
+    """Whether waiting for a token does not end."""
+    try:
+        await rig.outbox.wait_until_caught_up(token, "g", timeout=0.1)
+    except TimeoutError:
+        return True
+    return False
 
 
-async def set_position(rig: LogRig, transaction_id: int = 0, offset: int = 0, group: str = "g") -> None:
-    async with AsyncSession(rig.engine) as session, session.begin():
-        await rig.outbox.set_position(session, group, transaction_id=transaction_id, offset=offset)
-
-
-async def test_position_of_a_group_that_never_read_is_the_beginning(driver_rig: LogRig) -> None:
-    assert await position(driver_rig) == (0, 0)
-
-
-async def test_position_is_transaction_and_position_of_the_last_message(driver_rig: LogRig) -> None:
-    await driver_rig.put("k", 1, 2)
-    await delivered(driver_rig.outbox, "g")
-    (row,) = await driver_rig.ask("select transaction_id from {log} where position = 2")
-    assert await position(driver_rig) == (row["transaction_id"], 2)
-
-
-async def test_position_that_was_got_can_be_set_again(rig: LogRig) -> None:
-    for number in range(6):
-        await rig.put("k", number)
-    await rig.outbox.dispatch(Collector(), "g", batch_size=3)
-    kept = await position(rig)
-    await delivered(rig.outbox, "g")
-    await set_position(rig, *kept)
-    assert await delivered(rig.outbox, "g") == [3, 4, 5]
-
-
-@pytest.mark.slow
-async def test_setting_no_position_is_the_beginning(rig: LogRig) -> None:
-    await rig.put("k", 1, 2)
-    await delivered(rig.outbox, "g")
-    await set_position(rig)
-    assert await delivered(rig.outbox, "g") == [1, 2]
+async def test_position_is_read_and_set_in_the_callers_transaction(driver_rig: LogRig) -> None:
+    outbox = driver_rig.outbox
+    async with AsyncSession(driver_rig.engine) as session:
+        assert await outbox.get_position(session, "g") == (0, 0)
+    await driver_rig.put("k", *range(5))
+    await delivered(outbox, "g")
+    (last,) = await driver_rig.ask("select transaction_id, position from {log} where position = 5")
+    async with AsyncSession(driver_rig.engine) as session:
+        assert await outbox.get_position(session, "g") == (*last.values(),)
+        await outbox.set_position(session, "g", offset=2)
+        assert (await outbox.get_position(session, "g"))[1] == 2
+        await session.rollback()
+        assert await outbox.get_position(session, "g") == (*last.values(),)
+        await outbox.set_position(session, "g", offset=2)
+        await session.commit()
+    assert await delivered(outbox, "g") == [2, 3, 4]
 
 
 async def test_position_by_transaction_only_passes_over_nothing_of_later_transactions(rig: LogRig) -> None:
     """The numbers of transactions are not the order of the log: what has a larger one must still come."""
     late = await rig.writer()
     number = await late.xid()
-    await rig.put("k", "committed first, larger number")
-    await rig.sequence()
+    await rig.put_apart("k", "committed first, larger number")
     await late.publish("k", "committed second, smaller number")
     await late.commit()
     await rig.sequence()
@@ -79,22 +64,22 @@ async def test_position_by_transaction_only_passes_over_nothing_of_later_transac
     assert "committed first, larger number" in await delivered(rig.outbox, "g")
 
 
-@pytest.mark.parametrize("wrong", [-1, True, "1", 2**63, 1.5])
-async def test_position_that_cannot_be_is_refused(rig: LogRig, wrong: Any) -> None:
-    with pytest.raises(InvalidOption):
-        await set_position(rig, offset=wrong)
+async def test_position_that_cannot_be_is_refused(rig: LogRig) -> None:
+    wrongs: list[Any] = [-1, True, "1", 2**63, 1.5]
+    for wrong in wrongs:
+        with case(wrong), pytest.raises(InvalidOption):
+            await set_position(rig, offset=wrong)
 
 
 @pytest.mark.slow
-async def test_seeking_to_each_kind_of_place(rig: LogRig) -> None:
+async def test_seeking_to_each_kind_of_place(driver_rig: LogRig) -> None:
+    rig = driver_rig
     event_id = uuid4()
-    await rig.put("k", 1)
-    await rig.sequence()
+    await rig.put_apart("k", 1)
     await rig.ask("update {ticks} set at = now() - interval '1 hour'")
     between = datetime.now(UTC) - timedelta(minutes=30)
     await rig.put("k", 2, event_id=str(event_id))
-    await rig.put("k", 3)
-    await rig.sequence()
+    await rig.put_apart("k", 3)
     await delivered(rig.outbox, "g")
     for place, expected in [
         ("earliest", [1, 2, 3]),
@@ -106,16 +91,15 @@ async def test_seeking_to_each_kind_of_place(rig: LogRig) -> None:
         (Cursor(1, 1), [2, 3]),
         ((0, 0), [1, 2, 3]),
     ]:
-        await put_at(rig, place)
-        assert await delivered(rig.outbox, "g") == expected, place
+        with case(place):
+            await rig.seek(place)
+            assert await delivered(rig.outbox, "g") == expected
 
 
-@pytest.mark.parametrize(
-    "place", [datetime(2020, 1, 1, tzinfo=UTC).replace(tzinfo=None), "no such event", UUID(int=1), 17, None]
-)
-async def test_place_that_is_none_is_refused(rig: LogRig, place: Any) -> None:
-    with pytest.raises((InvalidOption, TypeError)):
-        await put_at(rig, place)
+async def test_place_that_is_none_is_refused(rig: LogRig) -> None:
+    for place in (datetime(2020, 1, 1), "no such event", UUID(int=1), 17, None):  # noqa: DTZ001
+        with case(place), pytest.raises((InvalidOption, TypeError)):
+            await rig.seek(place)
 
 
 async def test_new_group_replays_in_the_same_order(rig: LogRig) -> None:
@@ -136,14 +120,9 @@ async def test_batch_in_hand_does_not_undo_a_seek(rig: LogRig) -> None:
     await rig.sequence()
     reader = await rig.reader()
     await reader.join()
-    batch = await reader.next_batch()
-    assert batch is not None
-    await put_at(rig, "earliest")
-
-    async def succeed(_: Any) -> Outcome:
-        return DONE
-
-    await BatchRun(reader.member, reader.settler, batch).run(succeed)
+    batch = await in_hand(reader)
+    await rig.seek("earliest")
+    await batch.run(succeed)
     assert await delivered(rig.outbox, "g") == [1, 2, 3]
 
 
@@ -156,12 +135,8 @@ async def test_seek_while_a_span_is_cut_moves_all_of_the_group(rig: LogRig) -> N
     cut = statements("group", rig.outbox.client.names)["cut_span"]
     values = {"group": "g", "uri": "", "lo": 0, "hi": 255, "at": 128, "epoch": span["epoch"], "me": uuid4()}
     await cutter.connection.exec_driver_sql(cut.dollar, cut.arguments(values))
-    seeking = asyncio.create_task(put_at(rig, "earliest"))
-
-    async def waits() -> bool:
-        return await rig.blocked_by(cutter.connection)
-
-    await eventually(waits)
+    seeking = asyncio.create_task(rig.seek("earliest"))
+    await eventually(lambda: rig.blocked_by(cutter.connection))
     await cutter.commit()
     await seeking
     spans = await rig.spans()
@@ -173,28 +148,12 @@ async def test_first_seek_of_a_group_at_the_same_time_as_its_first_reader(rig: L
     offsets = rig.outbox.tables.offsets.name
     maker = await rig.writer()
     await maker.execute(f"insert into {offsets} (consumer_group, lo, hi) values ('g', 0, 255)")
-    await rig.put("k", 1)
-    await rig.sequence()
-    seeking = asyncio.create_task(put_at(rig, "latest"))
-
-    async def waits() -> bool:
-        return seeking.done() or await rig.blocked_by(maker.connection)
-
-    await eventually(waits)
+    await rig.put_apart("k", 1)
+    seeking = asyncio.create_task(rig.seek("latest"))
+    await eventually(lambda: rig.blocked_by(maker.connection))
     await maker.commit()
     await seeking
     assert [(span["tick"], span["position"]) for span in await rig.spans()] == [(1, 1)]
-
-
-async def test_seek_is_heeded_by_a_reader_that_has_nothing_to_do(rig: LogRig) -> None:
-    collector, stop = Collector(), asyncio.Event()
-    await rig.put("k", 1)
-    running = asyncio.create_task(rig.outbox.run(collector, "g", stop_event=stop, poll_interval=60.0))
-    await eventually(lambda: collector.payloads == [1])
-    await put_at(rig, "earliest")
-    await eventually(lambda: collector.payloads == [1, 1])
-    stop.set()
-    await running
 
 
 async def test_rolled_back_seek_changes_nothing(rig: LogRig) -> None:
@@ -209,86 +168,32 @@ async def test_rolled_back_seek_changes_nothing(rig: LogRig) -> None:
 async def test_seek_back_hands_out_again_what_was_set_aside(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=NoRetry(), on_parked="hold_key")
     await rig.put("k", 1, 2)
-
-    async def bad(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
-    await drain(outbox, bad, "g")
-    await put_at(rig, "earliest")
+    await drain(outbox, refuse, "g")
+    await rig.seek("earliest")
     assert await delivered(outbox, "g") == [1, 2]
 
 
-async def test_lag_counts_what_the_filter_matches_and_is_not_read(rig: LogRig) -> None:
-    for number in range(10):
-        await rig.put(f"mine/{number}", number)
-        await rig.put("other", number)
-    read = (await rig.outbox.dispatch(Collector(), "g", "mine", batch_size=4)).handled
-    await rig.outbox.dispatch(Collector(), "all")
-    lags = {(lag.group, lag.uri): lag for lag in await rig.outbox.lag()}
-    assert (lags["g", "mine"].messages, lags["all", ""].messages) == (10 - read, 0)
-    assert lags["g", "mine"].seconds > 0
-    assert lags["all", ""].seconds == 0
-
-
-async def test_lag_names_an_owner_only_while_its_lease_lives(rig: LogRig) -> None:
-    await rig.put("k", 1)
-    reader = await rig.reader(fixed=(0, 255), lease_ttl_seconds=3600.0)
-    await reader.arrange()
-    (lag,) = await rig.outbox.lag("g")
-    assert lag.owner == reader.member.leases.me
-    # Its process was killed, and the lease has run out since.
-    await rig.ask("update {offsets} set until = clock_timestamp() - interval '1 s'")
-    (lag,) = await rig.outbox.lag("g")
-    assert (lag.owner, lag.messages) == (None, 1)
-
-
-async def test_lag_by_slot_names_the_slots_that_are_behind(rig: LogRig) -> None:
-    await rig.put("a", 1, 2)
-    await rig.put("b", 3)
-    await rig.outbox.dispatch(Collector(), "g", batch_size=1)
-    lags = await rig.outbox.lag_by_slot("g")
-    assert {slot: count for slot, (count, _) in lags.items()} == {slot_of("a"): 1, slot_of("b"): 1}
-
-
-async def test_lag_sees_a_late_message_behind_the_cursor_of_others(rig: LogRig) -> None:
-    late = await rig.writer()
-    await late.publish("late", 1)
-    await rig.put("k", 2)
-    await delivered(rig.outbox, "g")
-    await late.commit()
-    assert [lag.messages for lag in await rig.outbox.lag("g")] == [1]
-    assert await delivered(rig.outbox, "g") == [1]
-
-
-async def test_waiting_ends_when_the_group_has_handled_what_was_published(rig: LogRig) -> None:
+async def test_waiting_ends_when_the_group_has_handled_what_was_published(driver_rig: LogRig) -> None:
+    rig = driver_rig
     token = await rig.put("k", 1, 2)
-    with pytest.raises(TimeoutError):
-        await rig.outbox.wait_until_caught_up(token, "g", timeout=0.1)
+    assert await is_behind(rig, token)
     await rig.outbox.dispatch(Collector(), "g", batch_size=1)
-    with pytest.raises(TimeoutError):
-        await rig.outbox.wait_until_caught_up(token, "g", timeout=0.1)
+    assert await is_behind(rig, token)
     await rig.outbox.dispatch(Collector(), "g")
     await rig.outbox.wait_until_caught_up(token, "g", timeout=30)
 
 
 async def test_waiting_does_not_end_before_anybody_has_sequenced_anything(rig: LogRig) -> None:
-    await put_at(rig, "earliest")
-    token = await rig.put("k", 1)
-    with pytest.raises(TimeoutError):
-        await rig.outbox.wait_until_caught_up(token, "g", timeout=0.1)
+    await rig.seek("earliest")
+    assert await is_behind(rig, await rig.put("k", 1))
 
 
 async def test_waiting_does_not_end_while_a_message_is_to_be_tried_again(rig: LogRig) -> None:
-    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01))
+    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
     token = await rig.put("k", 1)
-
-    async def bad(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
-    await outbox.dispatch(bad, "g")
-    with pytest.raises(TimeoutError):
-        await outbox.wait_until_caught_up(token, "g", timeout=0.1)
-    await asyncio.sleep(0.02)
+    await outbox.dispatch(refuse, "g")
+    assert await is_behind(rig, token)
+    await rig.ask("update {deferred} set due = now()")
     await outbox.dispatch(Collector(), "g")
     await outbox.wait_until_caught_up(token, "g", timeout=30)
 
@@ -300,8 +205,7 @@ async def test_waiting_for_a_late_message_does_not_end_before_it_is_read(rig: Lo
     await delivered(rig.outbox, "g")
     await late.commit()
     token = type(await rig.put("k", 3))(positions)
-    with pytest.raises(TimeoutError):
-        await rig.outbox.wait_until_caught_up(token, "g", timeout=0.1)
+    assert await is_behind(rig, token)
     await delivered(rig.outbox, "g")
     await rig.outbox.wait_until_caught_up(token, "g", timeout=30)
 
@@ -320,15 +224,11 @@ async def tenant_engine(engine: AsyncEngine, database_url: URL) -> AsyncIterator
 async def test_log_of_the_same_name_in_another_schema_changes_nothing(rig: LogRig, tenant_engine: AsyncEngine) -> None:
     """Its ticks are not ours: a group that starts at the end must not start at the beginning."""
     async with LogRig.made(tenant_engine, schema="tenant") as tenant:
-        stop, collector = asyncio.Event(), Collector()
-        running = asyncio.create_task(rig.outbox.run(collector, "listening", stop_event=stop))
-        await rig.put("k", "old")
-        await eventually(lambda: collector.payloads == ["old"])
-        for number in range(5):
-            await tenant.put("k", number)
-            await tenant.sequence()
-        await asyncio.sleep(0.2)
-        latest = await rig.outbox.client.latest()
-        stop.set()
-        await running
+        collector = Collector()
+        async with reading(rig.outbox, collector, "listening"):
+            await rig.put("k", "old")
+            await eventually(lambda: collector.payloads == ["old"])
+            await tenant.put_apart("k", *range(5))
+            await asyncio.sleep(0.2)
+            latest = await rig.outbox.client.latest()
     assert latest == Cursor(1, 1)

@@ -5,11 +5,55 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.log.admin import positions as lag
 from faststream_outbox._internal.log.admin.positions import Sample
+from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox.log import OutboxMessage
 from tests.log.opened import Collector, delivered
 from tests.log.rig import LogRig
 
 COUNT, PER_TICK = 300, 30
+
+
+async def test_lag_counts_what_the_filter_matches_and_is_not_read(rig: LogRig) -> None:
+    for number in range(10):
+        await rig.put(f"mine/{number}", number)
+        await rig.put("other", number)
+    read = (await rig.outbox.dispatch(Collector(), "g", "mine", batch_size=4)).handled
+    await rig.outbox.dispatch(Collector(), "all")
+    await rig.ask("update {ticks} set at = at - interval '1 hour'")
+    lags = {(lag.group, lag.uri): lag for lag in await rig.outbox.lag()}
+    assert (lags["g", "mine"].messages, lags["all", ""].messages) == (10 - read, 0)
+    assert 3600 <= lags["g", "mine"].seconds < 3700
+    assert lags["all", ""].seconds == 0
+
+
+async def test_lag_names_an_owner_only_while_its_lease_lives(rig: LogRig) -> None:
+    await rig.put("k", 1)
+    reader = await rig.reader(fixed=(0, 255), lease_ttl_seconds=3600.0)
+    await reader.arrange()
+    (lag,) = await rig.outbox.lag("g")
+    assert lag.owner == reader.member.leases.me
+    # Its process was killed, and the lease has run out since.
+    await rig.ask("update {offsets} set until = clock_timestamp() - interval '1 s'")
+    (lag,) = await rig.outbox.lag("g")
+    assert (lag.owner, lag.messages) == (None, 1)
+
+
+async def test_lag_by_slot_names_the_slots_that_are_behind(rig: LogRig) -> None:
+    await rig.put("a", 1, 2)
+    await rig.put("b", 3)
+    await rig.outbox.dispatch(Collector(), "g", batch_size=1)
+    lags = await rig.outbox.lag_by_slot("g")
+    assert {slot: count for slot, (count, _) in lags.items()} == {slot_of("a"): 1, slot_of("b"): 1}
+
+
+async def test_lag_sees_a_late_message_behind_the_cursor_of_others(rig: LogRig) -> None:
+    late = await rig.writer()
+    await late.publish("late", 1)
+    await rig.put("k", 2)
+    await delivered(rig.outbox, "g")
+    await late.commit()
+    assert [lag.messages for lag in await rig.outbox.lag("g")] == [1]
+    assert await delivered(rig.outbox, "g") == [1]
 
 
 @pytest.fixture
@@ -54,8 +98,7 @@ async def test_shares_and_filters_are_estimated(behind: LogRig) -> None:
 
 
 async def test_filter_that_nothing_was_found_for_is_at_most_as_old_as_what_was_not_looked_at(behind: LogRig) -> None:
-    async with AsyncSession(behind.engine) as session, session.begin():
-        await behind.outbox.seek(session, "earliest", "g", "nothing", create=True)
+    await behind.seek("earliest", "g", "nothing")
     (found,) = await behind.outbox.lag("g", "nothing")
     assert (found.messages, found.is_estimate, found.seconds > 0) == (0, True, True)
 
@@ -63,11 +106,9 @@ async def test_filter_that_nothing_was_found_for_is_at_most_as_old_as_what_was_n
 async def test_little_is_counted_for_every_group_at_its_own_place(behind: LogRig) -> None:
     for number in range(5):
         group, left = f"g{number}", 10 + number
-        collector = Collector()
-        while len(collector.messages) < COUNT - left:
-            await behind.outbox.dispatch(
-                collector, group, "orders", batch_size=min(100, COUNT - left - len(collector.messages))
-            )
+        read = 0
+        while more := COUNT - left - read:
+            read += (await behind.outbox.dispatch(Collector(), group, "orders", batch_size=min(100, more))).handled
     found = await behind.outbox.lag()
     assert {each.group: (each.messages, each.is_estimate) for each in found} == {
         f"g{number}": (10 + number, False) for number in range(5)

@@ -1,13 +1,9 @@
 """Retention: what is old and read goes, and nothing that anybody may still need."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
@@ -18,15 +14,22 @@ from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox._internal.sql.log_admin_rows import DeletedSlice, DeletedTicks
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.log import Outbox, OutboxMessage, SequenceBehind, make_log_tables
-from tests.log.opened import Collector, delivered
+from faststream_outbox.log import Outbox
+from tests.cases import case
+from tests.log.admin.conftest import attached
+from tests.log.opened import Collector, delivered, refuse
 from tests.log.rig import LogRig
 
 NOW = timedelta(0)
+AWAY = "update {offsets} set updated_at = now() - interval '40 days'"
 
 
-async def left(rig: LogRig) -> list[int]:
-    return await rig.committed()
+async def read_by_the_dead(rig: LogRig, count: int) -> None:
+    """So many messages, each in a tick of its own: one group has read the first and gone, another one all of them."""
+    await rig.put_apart("k", *range(count))
+    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
+    await delivered(rig.outbox, "alive")
+    await rig.ask(f"{AWAY} where consumer_group = 'dead'")
 
 
 async def test_read_and_old_goes(driver_rig: LogRig) -> None:
@@ -36,7 +39,7 @@ async def test_read_and_old_goes(driver_rig: LogRig) -> None:
     await delivered(driver_rig.outbox, "g")
     cleaned = await driver_rig.outbox.clean(older_than=NOW)
     assert cleaned.messages >= 3
-    assert set(await left(driver_rig)) <= {4}
+    assert set(await driver_rig.committed()) <= {4}
 
 
 async def test_young_stays(rig: LogRig) -> None:
@@ -45,17 +48,15 @@ async def test_young_stays(rig: LogRig) -> None:
     await rig.put("k", 2)
     await delivered(rig.outbox, "g")
     assert (await rig.outbox.clean(older_than=timedelta(hours=1))).messages == 0
-    assert await left(rig) == [1, 2]
+    assert await rig.committed() == [1, 2]
 
 
 async def test_unread_of_the_slowest_group_stays(rig: LogRig) -> None:
-    for number in range(6):
-        await rig.put("k", number)
-        await rig.sequence()
+    await rig.put_apart("k", *range(6))
     await delivered(rig.outbox, "fast")
     await rig.outbox.dispatch(Collector(), "slow", batch_size=2)
     await rig.outbox.clean(older_than=NOW)
-    assert set(await left(rig)) >= {3, 4, 5, 6}
+    assert set(await rig.committed()) >= {3, 4, 5, 6}
     assert await delivered(rig.outbox, "slow") == [2, 3, 4, 5]
 
 
@@ -64,49 +65,23 @@ async def test_group_that_has_never_read_holds_nothing_back(rig: LogRig) -> None
     await rig.sequence()
     assert (await rig.outbox.clean(older_than=NOW)).messages == 2
     await rig.put("k", 3)
-    async with AsyncSession(rig.engine) as session, session.begin():
-        await rig.outbox.seek(session, "earliest", "g", create=True)
+    await rig.seek("earliest")
     assert (await rig.outbox.clean(older_than=NOW)).messages == 0
 
 
-async def test_unread_late_message_stays_though_its_number_is_small(rig: LogRig) -> None:
+@pytest.mark.parametrize("is_open", [False, True], ids=["committed", "open"])
+async def test_unread_late_message_stays_though_its_number_is_small(rig: LogRig, is_open: bool) -> None:
     late = await rig.writer()
     await late.publish("late", "late")
     for number in range(3):
         await rig.put("k", number)
         await delivered(rig.outbox, "g")
-    await late.commit()
-    await rig.sequence()
-    await rig.outbox.clean(older_than=NOW)
-    assert await delivered(rig.outbox, "g") == ["late"]
-
-
-async def test_message_in_an_open_transaction_stays(rig: LogRig) -> None:
-    late = await rig.writer()
-    await late.publish("late", "late")
-    for number in range(3):
-        await rig.put("k", number)
-        await delivered(rig.outbox, "g")
+    if not is_open:
+        await late.commit()
+        await rig.sequence()
     await rig.outbox.clean(older_than=NOW)
     await late.commit()
     assert await delivered(rig.outbox, "g") == ["late"]
-
-
-async def test_message_that_is_set_aside_stays(rig: LogRig) -> None:
-    outbox = await rig.another(retry_strategy=NoRetry())
-    await rig.put("k", "bad")
-
-    async def bad(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
-    await outbox.dispatch(bad, "g")
-    for number in range(3):
-        await rig.put("k", number)
-        await delivered(outbox, "g")
-    await outbox.clean(older_than=NOW)
-    (parked,) = await outbox.parked.list("g")
-    assert parked.message is not None
-    assert parked.message.payload == "bad"
 
 
 async def test_not_sequenced_stays(rig: LogRig) -> None:
@@ -116,25 +91,16 @@ async def test_not_sequenced_stays(rig: LogRig) -> None:
 
 
 async def test_dead_group_stops_holding_messages_back_and_that_is_told(rig: LogRig) -> None:
-    for number in range(4):
-        await rig.put("k", number)
-        await rig.sequence()
-    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
-    await delivered(rig.outbox, "alive")
-    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
-    cleaned = await rig.outbox.clean(older_than=NOW)
-    assert cleaned.messages >= 3
-    assert [(event.group, event.uri) for event in rig.reported(events.GroupExpired)] == [("dead", "")]
-    assert rig.reported(events.GroupExpired)[0].idle_seconds > 39 * 86400
+    await read_by_the_dead(rig, 4)
+    assert (await rig.outbox.clean(older_than=NOW, group_expires_after=timedelta(days=41))).messages <= 1
+    assert rig.reported(events.GroupExpired) == []
+    assert (await rig.outbox.clean(older_than=NOW)).messages >= 2
+    (expired,) = rig.reported(events.GroupExpired)
+    assert (expired.group, expired.uri, expired.idle_seconds > 39 * 86400) == ("dead", "", True)
 
 
 async def test_dead_group_that_comes_back_reads_what_is_left(rig: LogRig) -> None:
-    for number in range(4):
-        await rig.put("k", number)
-        await rig.sequence()
-    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
-    await delivered(rig.outbox, "alive")
-    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    await read_by_the_dead(rig, 4)
     await rig.outbox.clean(older_than=NOW)
     await rig.put("k", "new")
     assert (await delivered(rig.outbox, "dead"))[-1] == "new"
@@ -146,20 +112,16 @@ async def test_share_that_nobody_reads_holds_messages_back_while_its_group_lives
     high = next(f"k{n}" for n in range(1000) if slot_of(f"k{n}") > 127)
     for number in range(3):
         await rig.put(low, f"low{number}")
-        await rig.put(high, f"high{number}")
-        await rig.sequence()
+        await rig.put_apart(high, f"high{number}")
     await rig.outbox.dispatch(Collector(), "g", worker_id=1, num_workers=2, batch_size=1)
-    await rig.ask("update {offsets} set updated_at = now() - interval '40 days'")
-    while await rig.outbox.dispatch(Collector(), "g", worker_id=0, num_workers=2):
-        pass
+    await rig.ask(AWAY)
+    await delivered(rig.outbox, "g", worker_id=0, num_workers=2)
     await rig.outbox.clean(older_than=NOW)
     assert rig.reported(events.GroupExpired) or len(await delivered(rig.outbox, "g")) == 2
 
 
 async def test_deletes_messages_and_ticks_in_slices(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(26):
-        await rig.put("k", number)
-        await rig.sequence()
+    await rig.put_apart("k", *range(26))
     await delivered(rig.outbox, "g")
     fetch_each, gone = DedicatedConnection.fetch_each, dict[str, list[int]]()
     shapes: dict[str, Any] = {"delete_slice": DeletedSlice, "delete_ticks": DeletedTicks}
@@ -211,32 +173,26 @@ async def test_ticks_go_with_their_messages(rig: LogRig) -> None:
     assert await delivered(rig.outbox, "new group") == ["next"]
 
 
-async def parked_first(rig: LogRig, count: int) -> Outbox:
-    """A log whose first message is parked and whose next ones, each in a tick of its own, are read and deleted."""
+async def parked_first(rig: LogRig) -> Outbox:
+    """A log whose first message is parked and whose next five, each in a tick of its own, are read and deleted."""
     outbox = await rig.another(retry_strategy=NoRetry())
     await rig.put("k", "bad")
-
-    async def bad(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
-    await outbox.dispatch(bad, "g")
-    for number in range(count):
-        await rig.put("k", number)
-        await rig.sequence(outbox)
-    assert await delivered(outbox, "g") == list(range(count))
+    await outbox.dispatch(refuse, "g")
+    await rig.put_apart("k", *range(5))
+    assert await delivered(outbox, "g") == list(range(5))
     await outbox.clean(older_than=NOW)
     return outbox
 
 
 async def test_message_that_is_set_aside_keeps_its_own_tick_and_no_other(rig: LogRig) -> None:
-    await parked_first(rig, 5)
+    await parked_first(rig)
     assert [row["tick"] for row in await rig.ask("select tick from {ticks} order by 1")] == [1, 6]
-    assert await left(rig) == [1]
+    assert await rig.committed() == [1]
 
 
 async def test_replay_over_ticks_that_went_away_reads_each_message_once(rig: LogRig) -> None:
     """Whoever has read the ticks before still knows those that are gone."""
-    outbox = await parked_first(rig, 5)
+    outbox = await parked_first(rig)
     await rig.put("k", "next")
     await rig.sequence(outbox)
     collector = Collector()
@@ -250,12 +206,7 @@ async def test_slow_group_that_comes_back_during_a_cleaning_finds_what_it_has_no
 ) -> None:
     """It was taken for dead when it was found out what must stay."""
     monkeypatch.setattr(retention, "SLICE", 2)
-    for number in range(8):
-        await rig.put("k", number)
-        await rig.sequence()
-    await rig.outbox.dispatch(Collector(), "dead", batch_size=1)
-    await delivered(rig.outbox, "alive")
-    await rig.ask("update {offsets} set updated_at = now() - interval '40 days' where consumer_group = 'dead'")
+    await read_by_the_dead(rig, 8)
     fetch_each, slices = DedicatedConnection.fetch_each, list[int]()
 
     async def with_a_return(connection: DedicatedConnection, steps: Any, **options: Any) -> Any:
@@ -277,9 +228,7 @@ async def test_floor_is_found_over_many_portions_of_ticks(rig: LogRig, monkeypat
     await late.publish("late", "late")
     await rig.put("k", "read")
     await delivered(rig.outbox, "g")
-    for number in range(5):
-        await rig.put("k", number)
-        await rig.sequence()
+    await rig.put_apart("k", *range(5))
     await late.commit()
     await rig.sequence()
     await rig.outbox.clean(older_than=NOW)
@@ -292,28 +241,14 @@ async def test_cleaning_an_empty_log_does_nothing(rig: LogRig) -> None:
     assert (cleaned.messages, cleaned.ticks) == (0, 0)
 
 
-@pytest.mark.parametrize("wrong", [{"older_than": timedelta(-1)}, {"group_expires_after": timedelta(0)}])
-async def test_time_that_is_none_is_refused(rig: LogRig, wrong: dict[str, timedelta]) -> None:
-    with pytest.raises(InvalidOption):
-        await rig.outbox.clean(**wrong)
-
-
-@pytest.fixture
-async def parts(engine: AsyncEngine) -> AsyncIterator[LogRig]:
-    """A log of partitions of ten positions each."""
-    tables = make_log_tables(MetaData(), "parted", "parted_offsets", partitioned=True)
-    async with LogRig.made(engine, tables=tables) as rig:
-        await rig.outbox.partitions(10).ensure(ahead=2)
-        yield rig
-
-
-async def names(rig: LogRig) -> list[str]:
-    statement = "select relname from pg_inherits join pg_class on oid = inhrelid where inhparent = 'parted'::regclass"
-    return sorted(row["relname"] for row in await rig.ask(statement))
+async def test_time_that_is_none_is_refused(rig: LogRig) -> None:
+    for wrong in ({"older_than": timedelta(-1)}, {"group_expires_after": timedelta(0)}):
+        with case(wrong), pytest.raises(InvalidOption):
+            await rig.outbox.clean(**wrong)
 
 
 async def test_partitions_are_made_ahead_of_the_numbers(parts: LogRig) -> None:
-    assert await names(parts) == ["parted_p0", "parted_p1", "parted_p2", "parted_rest"]
+    assert await attached(parts) == ["parted_p0", "parted_p1", "parted_p2"]
     await parts.put("k", *range(15))
     assert await parts.outbox.partitions(10).ensure(ahead=2) == ["parted_p3"]
     assert await parts.outbox.partitions(10).ensure(ahead=2) == []
@@ -322,9 +257,7 @@ async def test_partitions_are_made_ahead_of_the_numbers(parts: LogRig) -> None:
 
 @pytest.mark.slow
 async def test_partition_that_is_read_and_old_is_dropped_and_others_stay(parts: LogRig) -> None:
-    for number in range(25):
-        await parts.put("k", number)
-        await parts.sequence()
+    await parts.put_apart("k", *range(25))
     await delivered(parts.outbox, "g")
     assert (await parts.outbox.clean(older_than=timedelta(hours=1))).partitions == 0
     dropped = await parts.outbox.partitions(10).drop(NOW)
@@ -334,9 +267,7 @@ async def test_partition_that_is_read_and_old_is_dropped_and_others_stay(parts: 
 
 
 async def test_partition_with_an_unread_message_is_not_dropped(parts: LogRig) -> None:
-    for number in range(15):
-        await parts.put("k", number)
-        await parts.sequence()
+    await parts.put_apart("k", *range(15))
     await parts.outbox.dispatch(Collector(), "g", batch_size=5)
     assert (await parts.outbox.clean(older_than=NOW)).partitions == 0
     assert await delivered(parts.outbox, "g") == list(range(5, 15))
@@ -344,10 +275,8 @@ async def test_partition_with_an_unread_message_is_not_dropped(parts: LogRig) ->
 
 @pytest.mark.slow
 async def test_message_that_is_set_aside_keeps_its_own_partition_and_no_other(parts: LogRig) -> None:
-    for number in range(35):
-        await parts.put("k", number)
-        await parts.sequence()
-        await parts.outbox.partitions(10).ensure(ahead=2)
+    await parts.outbox.partitions(10).ensure(ahead=4)
+    await parts.put_apart("k", *range(35))
     await delivered(parts.outbox, "g")
     await parts.ask(
         "insert into {deferred} (consumer_group, uri, position, tick, slot, key, state) "
@@ -356,35 +285,6 @@ async def test_message_that_is_set_aside_keeps_its_own_partition_and_no_other(pa
     assert await parts.outbox.partitions(10).drop(NOW) == ["parted_p0", "parted_p2"]
 
 
-async def test_duplicate_in_a_partitioned_log_can_be_ignored(parts: LogRig) -> None:
-    await parts.put("k", 1, event_id="same")
-    try:
-        async with AsyncSession(parts.engine) as session, session.begin():
-            again = OutboxMessage("k", 2, {"event_id": "same"})
-            token = await parts.outbox.publish(session, again, on_duplicate="ignore")
-    except IntegrityError as error:
-        pytest.fail(f"on_duplicate='ignore' aborted the transaction: {error.orig}")
-    assert token.positions == ()
-
-
 async def test_plain_log_has_no_partitions(rig: LogRig) -> None:
     with pytest.raises(InvalidOption):
         rig.outbox.partitions()
-
-
-async def test_setup_of_a_log_that_exists_changes_nothing(rig: LogRig) -> None:
-    await rig.put("k", 1)
-    await delivered(rig.outbox, "g")
-    again: Outbox = await rig.another()
-    await again.setup()
-    assert await delivered(again, "g") == []
-    assert (await rig.put("k", 2)).positions == (2,)
-
-
-async def test_number_that_is_taken_is_not_left_out_of_a_partitioned_log(parts: LogRig) -> None:
-    """A copy without its sequence: the message would be gone without a word, also where duplicates are ignored."""
-    await parts.put("k", 1)
-    await parts.ask("select setval('{sequence_name}', 1, false)")
-    with pytest.raises(SequenceBehind):
-        async with AsyncSession(parts.engine) as session, session.begin():
-            await parts.outbox.publish(session, OutboxMessage("k", 2), on_duplicate="ignore")

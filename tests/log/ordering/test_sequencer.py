@@ -8,7 +8,6 @@ from sqlalchemy import URL, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from faststream_outbox import events
 from faststream_outbox._internal.log.ordering import sequencer
 from tests.log.by_hand import ticking
 from tests.log.rig import LogRig
@@ -59,48 +58,18 @@ async def test_gap_is_not_forgotten_by_the_tick_that_bounds_it(rig: LogRig) -> N
     await writer.commit()
 
 
-async def test_long_transaction_delays_only_its_own_messages(rig: LogRig) -> None:
-    writer = await rig.writer()
-    await writer.publish("a", "long")
-    await rig.put("b", 1)
-    await rig.sequence()
-    await rig.put("b", 2)
-    await rig.sequence()
-    assert await rig.ticked() == [2, 3]
-    await writer.commit()
-    await rig.sequence()
-    assert await rig.ticked() == [2, 3, 1]
-
-
 async def test_part_of_a_gap_that_fills_leaves_the_rest(rig: LogRig) -> None:
     first, second = await rig.writer(), await rig.writer()
     await first.publish("a", 1, 2)
     await second.publish("a", 3, 4)
     await first.publish("a", 5)
-    await rig.put("a", 6)
-    await rig.sequence()
+    await rig.put_apart("a", 6)
     await second.commit()
     await rig.sequence()
     assert await rig.gaps() == [(1, 2), (5, 5)]
     await first.commit()
     await rig.sequence()
     assert await rig.ticked() == [6, 3, 4, 1, 2, 5]
-    await rig.forget_gaps()
-
-
-async def test_rows_of_a_rolled_back_savepoint_are_gaps_and_the_rest_is_there(rig: LogRig) -> None:
-    writer = await rig.writer()
-    await writer.publish("a", 1)
-    await writer.execute("savepoint s")
-    await writer.publish("a", 2)
-    await writer.execute("rollback to savepoint s")
-    await writer.publish("a", 3)
-    await rig.put("a", 4)
-    await rig.sequence()
-    await writer.commit()
-    for _ in range(3):
-        await rig.sequence()
-    assert await rig.ticked() == [4, 1, 3]
     await rig.forget_gaps()
 
 
@@ -119,53 +88,16 @@ async def test_message_first_written_inside_a_savepoint_is_not_lost(rig: LogRig)
     assert 1 in await rig.ticked()
 
 
-async def test_writer_in_another_database_delays_nothing(rig: LogRig, foreigner: AsyncConnection) -> None:
-    await foreigner.execute(text("select pg_current_xact_id()"))
-    for number in range(1, 4):
-        await rig.put("a", number)
-        await rig.sequence()
-        assert len(await rig.ticked()) == number
-    await foreigner.rollback()
-
-
 async def test_writer_in_another_database_only_delays_forgetting(rig: LogRig, foreigner: AsyncConnection) -> None:
     await foreigner.execute(text("select pg_current_xact_id()"))
     writer = await rig.writer()
     await writer.publish("a", 1)
     await writer.rollback()
-    await rig.put("a", 2)
-    for _ in range(3):
-        await rig.tick()
+    for number in range(2, 5):
+        await rig.put_apart("a", number)
+        assert await rig.ticked() == [*range(2, number + 1)]
     assert await rig.gaps() == [(1, 1)]
     await foreigner.rollback()
-    await rig.forget_gaps()
-
-
-async def test_two_tickers_at_once_put_no_position_into_two_ticks(rig: LogRig) -> None:
-    other = await rig.another()
-    stop = asyncio.Event()
-
-    async def keep_ticking(outbox: object, *, wait: bool) -> None:
-        while not stop.is_set():
-            await outbox.client.sequencer.tick(wait=wait)  # type: ignore[attr-defined]
-
-    tickers = [
-        asyncio.create_task(keep_ticking(rig.outbox, wait=True)),
-        asyncio.create_task(keep_ticking(other, wait=False)),
-    ]
-
-    async def keep_writing(name: str) -> None:
-        writer = await rig.writer()
-        for number in range(40):
-            await writer.publish(name, number)
-            await (writer.rollback() if number % 5 == 4 else writer.commit())
-
-    await asyncio.gather(*(keep_writing(f"k{number}") for number in range(4)))
-    stop.set()
-    await asyncio.gather(*tickers)
-    for _ in range(3):
-        await rig.sequence()
-    assert sorted(await rig.ticked()) == await rig.committed()
     await rig.forget_gaps()
 
 
@@ -222,86 +154,11 @@ async def test_late_messages_beyond_the_limit_precede_anything_fresh(
     await older.rollback()
 
 
-@pytest.mark.slow
-async def test_late_messages_of_several_transactions_beyond_the_limit_are_all_there(
-    rig: LogRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sequencer, "TICK_LIMIT", 3)
-    small = await rig.another()
-    writers = [await rig.writer() for _ in range(4)]
-    for _ in range(3):
-        for writer in writers:
-            await writer.publish("a", 1, 2)
-    await rig.put("b", 0)
-    await rig.sequence(small)
-    await writers[0].commit()
-    await writers[1].rollback()
-    await writers[2].commit()
-    await rig.put("b", 1)
-    await rig.sequence(small)
-    await writers[3].commit()
-    for _ in range(3):
-        await rig.sequence(small)
-    assert sorted(await rig.ticked()) == await rig.committed()
-    await rig.forget_gaps()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gaps", [1, 300])
-async def test_what_was_committed_before_is_never_in_a_later_tick(rig: LogRig, gaps: int) -> None:
-    """T1 is old and long; once it has committed, what T2 publishes must not overtake it."""
-    old = await rig.writer()
-    dead = await rig.writer()
-    for _ in range(gaps):
-        await old.publish("other", 0)
-        await dead.publish("other", 0)
-    cause = (await old.publish("key", "cause"))[0]
-    await rig.put("other", 1)
-    await rig.sequence()
-    await rig.sequence()
-    await old.commit()
-    effect = (await rig.put("key", "effect")).positions[0]
-    await rig.tick()
-    ticks = {position: tick for tick, position in await rig.order()}
-    assert ticks[cause] <= ticks[effect]
-    assert len(ticks) == 2 + gaps + 1
-    await dead.rollback()
-
-
-async def test_bound_of_another_cluster_loses_nothing(rig: LogRig) -> None:
-    """A dump carries gaps whose bounds and snapshots are of a cluster with larger xids."""
-    writer = await rig.writer()
-    await writer.publish("a", 1)
-    await rig.put("a", 2)
-    await rig.sequence()
-    far = 10**12
-    await rig.tick()
-    await rig.ask("update {gap_table} set bound = :far", far=far)
-    await rig.ask("update {head_table} set snapshot = :snapshot, origin = 'elsewhere'", snapshot=f"{far}:{far}:")
-    for _ in range(3):
-        await rig.sequence()
-    await writer.commit()
-    for _ in range(3):
-        await rig.sequence()
-    assert await rig.ticked() == [2, 1]
-    await rig.forget_gaps()
-
-
-async def test_sequence_that_a_copy_did_not_carry_is_moved_on_and_that_is_told(rig: LogRig) -> None:
-    await rig.put("a", *range(5))
-    await rig.sequence()
-    await rig.ask("select setval('{sequence_name}', 1, false)")
-    await rig.sequence()
-    assert [(event.before, event.after) for event in rig.reported(events.SequenceAdvanced)] == [(0, 5)]
-    assert (await rig.put("a", "next")).positions == (6,)
-
-
 async def test_open_gaps_names_the_session_that_holds_one(rig: LogRig) -> None:
     writer = await rig.writer()
     await writer.publish("a", 1)
     pid = (await writer.connection.execute(text("select pg_backend_pid()"))).scalar_one()
-    await rig.put("a", 2)
-    await rig.sequence()
+    await rig.put_apart("a", 2)
     gaps = await rig.outbox.open_gaps(age=0.0)
     assert (1, 1, pid) in [(gap["lo"], gap["hi"], gap["pid"]) for gap in gaps]
     await writer.rollback()

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import MetaData
 
 from faststream_outbox._internal.log.ordering import timeline as module
-from faststream_outbox._internal.log.ordering.timeline import Tick, Timeline, window
+from faststream_outbox._internal.log.ordering.timeline import Tick, Timeline, holes, window
 from faststream_outbox._internal.log.sharing.slots import BEGINNING, Cursor
+from faststream_outbox._internal.schema.log_tables import LogNames
+from faststream_outbox.log import make_log_tables
+from tests.cases import each
 from tests.log.rig import LogRig
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -94,10 +98,10 @@ class Ticks:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch, rig: LogRig) -> Timeline:
+def kept(monkeypatch: pytest.MonkeyPatch) -> Timeline:
     monkeypatch.setattr(module, "KEPT", 8)
     monkeypatch.setattr(module, "READ_AT_ONCE", 5)
-    return Timeline(rig.outbox.client.names)
+    return Timeline(LogNames.of(make_log_tables(MetaData())))
 
 
 async def walked(timeline: Timeline, connection: Any, cursor: Cursor, size: int = 3) -> list[Cursor]:
@@ -115,23 +119,16 @@ async def test_cache_hands_out_every_tick_though_it_keeps_few(kept: Timeline) ->
 
 async def test_readers_at_two_places_each_see_everything(kept: Timeline) -> None:
     connection = Ticks(60)
-    slow, fast = BEGINNING, BEGINNING
-    seen_slow, seen_fast = [], []
+    at = {"slow": BEGINNING, "fast": BEGINNING}
+    seen: dict[str, list[Cursor]] = {"slow": [], "fast": []}
     for turn in range(400):
-        for is_fast in (True, turn % 7 == 0):
-            cursor = fast if is_fast else slow
-            found = window(await kept.after(connection, cursor), cursor, 4)  # type: ignore[arg-type]
-            if found is None:
-                continue
-            if is_fast:
-                seen_fast += read(found)
-                fast = found.end
-            else:
-                seen_slow += read(found)
-                slow = found.end
-    seen_slow += await walked(kept, connection, slow)
-    assert seen_fast == seen_slow
-    assert len(seen_fast) == 300
+        for who in ("fast", "fast" if turn % 7 == 0 else "slow"):
+            if found := window(await kept.after(connection, at[who]), at[who], 4):  # type: ignore[arg-type]
+                seen[who] += read(found)
+                at[who] = found.end
+    seen["slow"] += await walked(kept, connection, at["slow"])
+    assert seen["fast"] == seen["slow"]
+    assert len(seen["fast"]) == 300
 
 
 async def test_reader_in_the_middle_of_a_tick_gets_the_rest_of_it_whatever_is_kept(kept: Timeline) -> None:
@@ -244,3 +241,25 @@ async def test_tick_of_the_same_number_that_is_another_one_makes_all_that_was_re
     kept.seen(4)
     await kept.after(Others(4), Cursor(3, 34))  # type: ignore[arg-type]
     assert kept.generation == before + 1
+
+
+@each(
+    ("kept", "high", "expected"),
+    [
+        ([], 0, []),
+        ([], 5, [(1, 5)]),
+        ([(1, 5)], 5, []),
+        ([(4, 5), (1, 2)], 5, [(3, 3)]),
+        ([(3, 3)], 5, [(1, 2), (4, 5)]),
+        ([(3, 9)], 5, [(1, 2)]),
+        ([(8, 9)], 5, [(1, 5)]),
+    ],
+)
+def test_holes_hold_no_message(kept: list[tuple[int, int]], high: int, expected: list[tuple[int, int]]) -> None:
+    assert holes(kept, high) == expected
+
+
+@given(st.sets(st.integers(1, 40)), st.integers(1, 40))
+def test_every_number_is_kept_or_in_one_hole(kept: set[int], high: int) -> None:
+    found = [number for lo, hi in holes([(number, number) for number in kept], high) for number in range(lo, hi + 1)]
+    assert found == [number for number in range(1, high + 1) if number not in kept]

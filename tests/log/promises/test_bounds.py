@@ -14,7 +14,8 @@ from tests.log.by_hand import statement, ticking
 from tests.log.rig import LogRig
 
 Schedule = Callable[[LogRig, Statement | None], Awaitable[bool]]
-"""Writers and ticks in a certain order; whether a message was lost."""
+"""Writers and ticks in a certain order, with one statement replaced or none; whether something went wrong."""
+Wrong = Callable[[LogRig], Statement]
 
 
 def with_bound_at_once(rig: LogRig, bound: str) -> Statement:
@@ -67,46 +68,10 @@ async def an_xid_given_out_after_the_ticks_own(rig: LogRig, scan: Statement | No
     return missed not in await rig.ticked()
 
 
-SCHEDULES = [an_xid_in_progress_at_the_snapshots_end, an_xid_given_out_after_the_ticks_own]
-
-
-async def may_lose(rig: LogRig, schedule: Schedule, scan: Statement) -> bool:
-    """Whether the schedule loses a message; tried again, as what ends elsewhere in the cluster may save it."""
-    for _ in range(30):
-        if await schedule(rig, scan):
-            return True
-    return False
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-async def test_nothing_is_lost(rig: LogRig, schedule: Schedule) -> None:
-    for _ in range(10):
-        assert not await schedule(rig, None)
-
-
-async def test_bound_of_the_snapshots_end_would_lose_a_message(rig: LogRig) -> None:
-    wrong = with_bound_at_once(rig, "pg_snapshot_xmax(now)::text::bigint")
-    assert await may_lose(rig, an_xid_in_progress_at_the_snapshots_end, wrong)
-
-
-async def test_bound_of_the_ticks_own_xid_would_lose_a_message(rig: LogRig) -> None:
-    wrong = with_bound_at_once(rig, "xid")
-    assert await may_lose(rig, an_xid_given_out_after_the_ticks_own, wrong)
-
-
-async def test_forgetting_below_the_snapshots_end_would_lose_a_message(rig: LogRig) -> None:
-    wrong = statement(
-        rig,
-        part_1="greatest(pg_snapshot_xmin(pg_current_snapshot())::text::bigint,",
-        by_1="greatest(pg_snapshot_xmax(pg_current_snapshot())::text::bigint,",
-    )
-    assert await may_lose(rig, an_xid_in_progress_at_the_snapshots_end, wrong)
-
-
-async def an_owner_that_stays_open(rig: LogRig, owners: Statement, manner: str) -> bool:
+async def an_owner_that_stays_open(rig: LogRig, owners: Statement | None, *, after: str = "") -> bool:
     """Somebody draws a number and goes on; everybody else has ended, and that is looked for. Whether it was lost."""
     owner = await rig.writer()
-    if manner == "after a savepoint":
+    if after == "a savepoint":
         await owner.execute("savepoint s")
         await owner.publish("k", "taken back")
         await owner.execute("rollback to savepoint s")
@@ -115,7 +80,7 @@ async def an_owner_that_stays_open(rig: LogRig, owners: Statement, manner: str) 
     async with ticking(rig) as tick:
         for _ in range(4):
             await tick.lock()
-            await tick.send(owners)
+            await tick.send(owners or statement(rig, "owners"))
             await tick.scan()
             await tick.end()
         await owner.commit()
@@ -124,18 +89,12 @@ async def an_owner_that_stays_open(rig: LogRig, owners: Statement, manner: str) 
     return missed not in await rig.ticked()
 
 
-@pytest.mark.parametrize("manner", ["plain", "after a savepoint"])
-async def test_number_of_an_owner_that_stays_open_is_not_forgotten(rig: LogRig, manner: str) -> None:
-    assert not await an_owner_that_stays_open(rig, statement(rig, "owners"), manner)
+async def an_owner_that_took_something_back(rig: LogRig, owners: Statement | None) -> bool:
+    return await an_owner_that_stays_open(rig, owners, after="a savepoint")
 
 
-async def test_owners_that_are_not_looked_for_would_lose_a_message(rig: LogRig) -> None:
-    wrong = statement(rig, "owners", part_1="h.mode <> 'AccessShareLock'", by_1="false")
-    assert await an_owner_that_stays_open(rig, wrong, "plain")
-
-
-async def a_cause_that_ends_before_its_effect_begins(rig: LogRig, scan: Statement | None) -> tuple[int, int]:
-    """Ticks of the messages of a long transaction and of one that began after its end."""
+async def a_cause_that_ends_before_its_effect_begins(rig: LogRig, scan: Statement | None) -> bool:
+    """A long transaction, and one that began after its end. Whether the later one was seen first."""
     cause = await rig.writer()
     (first,) = await cause.publish("k", "cause")
     await rig.put("other", 1)
@@ -147,28 +106,62 @@ async def a_cause_that_ends_before_its_effect_begins(rig: LogRig, scan: Statemen
         (second,) = (await rig.put("k", "effect")).positions
         await tick()
         order = {position: number for number, position in await rig.order()}
-    return order.get(first, 10**9), order[second]
+    return order.get(first, 10**9) > order[second]
 
 
-async def test_effect_does_not_overtake_its_cause(rig: LogRig) -> None:
-    first, second = await a_cause_that_ends_before_its_effect_begins(rig, None)
-    assert first <= second
+WRONG: dict[str, tuple[Schedule, Wrong]] = {
+    "a bound of the snapshot's end": (
+        an_xid_in_progress_at_the_snapshots_end,
+        lambda rig: with_bound_at_once(rig, "pg_snapshot_xmax(now)::text::bigint"),
+    ),
+    "a bound of the tick's own xid": (
+        an_xid_given_out_after_the_ticks_own,
+        lambda rig: with_bound_at_once(rig, "xid"),
+    ),
+    "forgetting below the snapshot's end": (
+        an_xid_in_progress_at_the_snapshots_end,
+        lambda rig: statement(
+            rig,
+            part_1="greatest(pg_snapshot_xmin(pg_current_snapshot())::text::bigint,",
+            by_1="greatest(pg_snapshot_xmax(pg_current_snapshot())::text::bigint,",
+        ),
+    ),
+    "owners that are not looked for": (
+        an_owner_that_stays_open,
+        lambda rig: statement(rig, "owners", part_1="h.mode <> 'AccessShareLock'", by_1="false"),
+    ),
+    "looking at gaps of new transactions only": (
+        a_cause_that_ends_before_its_effect_begins,
+        lambda rig: statement(
+            rig,
+            part_1="where pg_visible_in_snapshot(x, me.now)",
+            by_1="where false",
+            part_2="least((select xid from since), (select dead from me))",
+            by_2="-1",
+        ),
+    ),
+}
+SCHEDULES = [*dict.fromkeys(schedule for schedule, _ in WRONG.values()), an_owner_that_took_something_back]
 
 
-async def test_looking_only_at_gaps_of_new_transactions_would_break_the_order(rig: LogRig) -> None:
-    wrong = statement(
-        rig,
-        part_1="where pg_visible_in_snapshot(x, me.now)",
-        by_1="where false",
-        part_2="least((select xid from since), (select dead from me))",
-        by_2="-1",
-    )
-    first, second = await a_cause_that_ends_before_its_effect_begins(rig, wrong)
-    assert first > second
+@pytest.mark.parametrize("schedule", SCHEDULES)
+async def test_nothing_is_lost_and_no_effect_overtakes_its_cause(rig: LogRig, schedule: Schedule) -> None:
+    for _ in range(10):
+        assert not await schedule(rig, None)
+
+
+@pytest.mark.parametrize("choice", WRONG)
+async def test_easier_choice_would_lose_a_message_or_its_order(rig: LogRig, choice: str) -> None:
+    schedule, wrong = WRONG[choice]
+    for _ in range(30):
+        if await schedule(rig, wrong(rig)):
+            return
+        # What ends elsewhere in the cluster may have saved it.
+    pytest.fail("the schedule proves nothing")
 
 
 @pytest.mark.slow
-async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
+async def test_later_ticks_have_larger_xids_and_none_has_a_position_of_another(rig: LogRig) -> None:
     """A ticker must not get its xid before the tick in front of it has looked: it bounds that tick's gaps."""
     tickers = [await rig.another() for _ in range(4)]
     stop = asyncio.Event()
@@ -178,8 +171,10 @@ async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
             await tickers[number].client.sequencer.tick(wait=number % 2 == 0)
 
     async def keep_writing(number: int) -> None:
+        writer = await rig.writer()
         for payload in range(150):
-            await rig.put(f"k{number}", payload)
+            await writer.publish(f"k{number}", payload)
+            await (writer.rollback() if payload % 5 == 4 else writer.commit())
 
     running = [asyncio.create_task(keep_ticking(number)) for number in range(4)]
     await asyncio.gather(*(keep_writing(number) for number in range(4)))
@@ -188,3 +183,6 @@ async def test_later_ticks_have_larger_xids(rig: LogRig) -> None:
     rows = await rig.ask("select tick, xmin::text::bigint as xid from {ticks} order by tick")
     xids = [row["xid"] for row in rows]
     assert xids == sorted(xids)
+    for _ in range(3):
+        await rig.sequence()
+    assert sorted(await rig.ticked()) == await rig.committed()

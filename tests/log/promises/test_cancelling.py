@@ -1,31 +1,26 @@
 """A cancellation that arrives while the end of a batch is being written: what was handled stays handled."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.slots import Group
-from faststream_outbox._internal.log.worker import LogWorker
-from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox.log import Outbox, OutboxMessage
 from tests.log.gate import Gate
-from tests.log.opened import Collector, delivered
+from tests.log.opened import Collector, delivered, reading_batches
 from tests.log.rig import LogRig
 
 Way = Callable[[Outbox, Collector], Coroutine[Any, Any, object]]
 
 
-async def run(outbox: Outbox, collector: Collector) -> None:
-    await outbox.run(collector, "g")
+def run(outbox: Outbox, collector: Collector) -> Coroutine[Any, Any, object]:
+    return outbox.run(collector, "g")
 
 
-async def dispatch(outbox: Outbox, collector: Collector) -> None:
-    await outbox.dispatch(collector, "g")
+def dispatch(outbox: Outbox, collector: Collector) -> Coroutine[Any, Any, object]:
+    return outbox.dispatch(collector, "g")
 
 
 async def iterate(outbox: Outbox, collector: Collector) -> None:
@@ -34,17 +29,8 @@ async def iterate(outbox: Outbox, collector: Collector) -> None:
 
 
 async def batches(outbox: Outbox, collector: Collector) -> None:
-    async def handle_all(deliveries: Sequence[Delivery]) -> list[Outcome]:
-        for delivery in deliveries:
-            await collector(delivery.message)
-        return [DONE for _ in deliveries]
-
-    worker = LogWorker(outbox.client, Group("g"), handle_all, options=ReadOptions(), batch=True)
-    await worker.start()
-    try:
+    async with reading_batches(outbox, collector, "g"):
         await asyncio.Event().wait()
-    finally:
-        await asyncio.shield(worker.stop(0.0))
 
 
 async def cancelled_at(gate: Gate, way: Coroutine[Any, Any, object]) -> None:
@@ -72,8 +58,7 @@ async def test_handled_messages_do_not_come_again_after_a_cancel_while_they_are_
 
 async def test_failed_attempt_is_counted_although_its_settle_was_cancelled(rig: LogRig) -> None:
     """One message: the batch of one is a failure at its commit, and then alone."""
-    await rig.put("k", 1)
-    await rig.sequence()
+    await rig.put_apart("k", 1)
     outbox = await rig.another()
 
     async def fail_commit(message: OutboxMessage, session: AsyncSession) -> None:
@@ -88,8 +73,7 @@ async def test_stop_does_not_wait_for_ever_for_a_settle_that_is_not_answered(
     rig: LogRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("faststream_outbox._internal.service.PATIENCE", 0.05)
-    await rig.put("k", 1)
-    await rig.sequence()
+    await rig.put_apart("k", 1)
     outbox = await rig.another()
     gate = Gate(outbox, "move")
     running = asyncio.create_task(run(outbox, Collector()))

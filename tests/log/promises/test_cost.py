@@ -54,12 +54,15 @@ async def test_a_batch_does_not_cost_more_with_a_backlog_a_hundred_times_as_long
     await _backlog(outbox, 60_000)
     long = await _of_one_batch(outbox, connection)
     assert long["fetch"] <= short["fetch"]
-    # In the middle of it, too.
+    # In the middle of it, too, and for one of several workers.
     async with outbox.engine.begin() as session:
         await outbox.set_position(session, "broker", offset=31_000)
     middle = await _of_one_batch(outbox, connection)
     assert middle["fetch"] <= short["fetch"]
     assert middle["fetch"] <= 2 * BATCH
+    share = await _of_one_batch(outbox, connection, worker_id=1, num_workers=4)
+    # One in four is its own, more or less: fifty keys do not fill the slots evenly.
+    assert share["fetch"] <= 20 * BATCH
 
 
 async def test_ticks_are_read_in_portions_however_many_there_are(
@@ -73,19 +76,9 @@ async def test_ticks_are_read_in_portions_however_many_there_are(
     assert looked["fetch"] <= 2 * BATCH
 
 
-async def test_a_share_of_the_slots_is_read_without_reading_the_backlog(
-    outbox: Outbox, connection: psycopg.Connection[Any]
-) -> None:
-    await _backlog(outbox, 60_000)
-    looked = await _of_one_batch(outbox, connection, worker_id=1, num_workers=4)
-    # One in four is its own, more or less: fifty keys do not fill the slots evenly.
-    assert looked["fetch"] <= 20 * BATCH
-
-
 async def test_a_tick_looks_at_no_more_than_it_takes(outbox: Outbox, connection: psycopg.Connection[Any]) -> None:
     for _ in range(15):
-        async with outbox.engine.begin() as session:
-            await outbox.publish(session, *[OutboxMessage("kafka://orders", number) for number in range(2000)])
+        await put(outbox, "kafka://orders", *range(2000))
     with recorded(outbox) as asked:
         await outbox.client.sequencer.catch_up()
     ticks = [each for each in asked if each.statement.name == "tick"]
@@ -158,7 +151,6 @@ async def test_positions_are_updated_in_place(outbox: Outbox) -> None:
 
 
 async def test_many_messages_are_published_by_one_statement(outbox: Outbox) -> None:
-    async with outbox.engine.begin() as connection:
-        await outbox.publish(connection, *[OutboxMessage("kafka://orders", number) for number in range(500)])
+    await put(outbox, "kafka://orders", *range(500))
     rows = await ask(outbox.engine, "select count(distinct created_at), count(distinct cmin::text) from outbox")
     assert tuple(rows[0]) == (1, 1)

@@ -1,7 +1,9 @@
 """A dump taken in the middle of consumption and restored into another cluster: nothing lost, nothing skipped."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.log.clusters import DATABASE, carry, dump, emptied, next_xid, restore, start, use_up
-from tests.log.opened import Collector, ask, delivered, put
+from tests.log.opened import Collector, ask, delivered, put, reading
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -40,56 +42,53 @@ def second() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture
-def source(first: PostgresServer) -> PostgresServer:
-    """The cluster that the log is in, with an empty database."""
-    return emptied(first)
+@dataclass
+class Move:
+    """A log in one cluster, and its place in another one, where the tables come with the dump."""
+
+    source: PostgresServer
+    target: PostgresServer
+    file: Path
+    old: Outbox
+    new: Outbox
+
+    @classmethod
+    @asynccontextmanager
+    async def prepared(
+        cls, source: PostgresServer, target: PostgresServer, file: Path, *, partitioned: bool = False
+    ) -> AsyncGenerator["Move"]:
+        outboxes = [
+            Outbox(
+                create_async_engine(emptied(server).dsn(DATABASE)),
+                tables=make_log_tables(MetaData(), partitioned=partitioned),
+                lease_ttl_seconds=1.0,
+                retry_strategy=Choosing(),
+            )
+            for server in (source, target)
+        ]
+        await outboxes[0].setup()
+        yield cls(source, target, file, *outboxes)
+        for outbox in outboxes:
+            await outbox.cleanup()
+            await outbox.engine.dispose()
+
+    def carry(self) -> None:
+        carry(self.source, self.target, self.file)
 
 
 @pytest.fixture
-def target(second: PostgresServer) -> PostgresServer:
-    """The cluster that the log is carried to, with an empty database."""
-    return emptied(second)
-
-
-def _outbox(server: PostgresServer, *, partitioned: bool = False) -> Outbox:
-    engine = create_async_engine(server.dsn(DATABASE))
-    tables = make_log_tables(MetaData(), partitioned=partitioned)
-    return Outbox(engine, tables=tables, lease_ttl_seconds=1.0, retry_strategy=Choosing())
-
-
-async def _closed(outbox: Outbox) -> None:
-    await outbox.cleanup()
-    await outbox.engine.dispose()
-
-
-@pytest.fixture
-async def old(source: PostgresServer) -> AsyncIterator[Outbox]:
-    """The log in the first cluster."""
-    outbox = _outbox(source)
-    await outbox.setup()
-    yield outbox
-    await _closed(outbox)
-
-
-@pytest.fixture
-async def new(target: PostgresServer) -> AsyncIterator[Outbox]:
-    """The log in the second cluster; its tables come with the dump."""
-    outbox = _outbox(target)
-    yield outbox
-    await _closed(outbox)
-
-
-def _set_apart(source: PostgresServer, target: PostgresServer, xid: Xid) -> None:
-    """Let the second cluster be ahead of the first in transaction ids, or behind, or level."""
-    match xid:
-        case "lower":
-            use_up(source, next_xid(target) + 5000)
-        case "higher":
-            use_up(target, next_xid(source) + 5000)
-        case "equal":
-            use_up(target, next_xid(source))
-            use_up(source, next_xid(target))
+async def move(first: PostgresServer, second: PostgresServer, tmp_path: Path, xid: Xid) -> AsyncIterator[Move]:
+    """A move to a cluster that is ahead of the first in transaction ids, or behind, or level."""
+    async with Move.prepared(first, second, tmp_path / "dump.sql") as move:
+        match xid:
+            case "lower":
+                use_up(first, next_xid(second) + 5000)
+            case "higher":
+                use_up(second, next_xid(first) + 5000)
+            case "equal":
+                use_up(second, next_xid(first))
+                use_up(first, next_xid(second))
+        yield move
 
 
 async def _fail(message: OutboxMessage) -> None:
@@ -120,32 +119,32 @@ async def _gaps(engine: AsyncEngine) -> int:
 
 async def _read_until(outbox: Outbox, count: int, group: str = "broker") -> Collector:
     """What a running group is given, until it has so many messages and the log nothing more for it."""
-    collector, stop = Collector(), asyncio.Event()
-    running = asyncio.create_task(outbox.run(collector, group, concurrency=2, poll_interval=0.1, stop_event=stop))
-    await eventually(lambda: len(collector.messages) >= count)
+    collector = Collector()
+    async with reading(outbox, collector, group, concurrency=2, poll_interval=0.1):
+        await eventually(lambda: len(collector.messages) >= count)
 
-    async def is_at_the_end() -> bool:
-        # Not a token of the last message: that is about its slot alone, and the other member may be behind.
-        return not any(lag.messages for lag in await outbox.lag(group))
+        async def is_at_the_end() -> bool:
+            # Not a token of the last message: that is about its slot alone, and the other member may be behind.
+            return not any(lag.messages for lag in await outbox.lag(group))
 
-    await eventually(is_at_the_end)
-    stop.set()
-    await asyncio.wait_for(running, 30)
+        await eventually(is_at_the_end)
     return collector
 
 
-@pytest.mark.parametrize("xid", ["lower", "equal", "higher"])
-async def test_the_group_goes_on_where_it_stood(
-    xid: Xid, source: PostgresServer, target: PostgresServer, old: Outbox, new: Outbox, tmp_path: Path
-) -> None:
-    _set_apart(source, target, xid)
+ALL = pytest.mark.parametrize("xid", ["lower", "equal", "higher"])
+APART = pytest.mark.parametrize("xid", ["lower", "higher"])
+
+
+@ALL
+async def test_the_group_goes_on_where_it_stood(move: Move) -> None:
+    old, new = move.old, move.new
     await _consume_half(old)
     async with old.engine.connect() as writer:
         await old.publish(writer, OutboxMessage(UNREAD, "never committed there"))
         await put(old, DONE, 2)
         await old.client.sequencer.catch_up()
         assert await _gaps(old.engine) == 1, "there was to be a gap in the dump"
-        carry(source, target, tmp_path / "dump.sql")
+        move.carry()
         await writer.commit()
     await put(new, RETRYING, 4)
     await put(new, UNREAD, 4)
@@ -157,106 +156,85 @@ async def test_the_group_goes_on_where_it_stood(
     assert [deferral.message and deferral.message.payload for deferral in await new.parked.list("broker")] == [1]
 
 
-@pytest.mark.parametrize("xid", ["lower", "equal", "higher"])
-async def test_a_gap_in_the_dump_is_given_up_in_time(
-    xid: Xid, source: PostgresServer, target: PostgresServer, old: Outbox, new: Outbox, tmp_path: Path
-) -> None:
-    _set_apart(source, target, xid)
-    async with old.engine.connect() as writer:
-        await old.publish(writer, OutboxMessage(UNREAD, "never committed there"))
+@ALL
+async def test_a_gap_in_the_dump_is_given_up_in_time(move: Move) -> None:
+    async with move.old.engine.connect() as writer:
+        await move.old.publish(writer, OutboxMessage(UNREAD, "never committed there"))
         for number in range(3):
             # The second tick after it gives the gap its bound: a transaction id of this cluster.
-            await put(old, DONE, number)
-            await old.client.sequencer.catch_up()
-        carry(source, target, tmp_path / "dump.sql")
+            await put(move.old, DONE, number)
+            await move.old.client.sequencer.catch_up()
+        move.carry()
         await writer.rollback()
 
     async def is_gone() -> bool:
-        await put(new, DONE, "and on")
-        await new.client.sequencer.catch_up()
-        return await _gaps(new.engine) == 0
+        await put(move.new, DONE, "and on")
+        await move.new.client.sequencer.catch_up()
+        return await _gaps(move.new.engine) == 0
 
-    assert await _gaps(new.engine) == 1
+    assert await _gaps(move.new.engine) == 1
     await eventually(is_gone)
 
 
-@pytest.mark.parametrize("xid", ["lower", "equal", "higher"])
-async def test_a_message_that_filled_its_gap_before_the_dump_is_delivered_after_it(
-    xid: Xid, source: PostgresServer, target: PostgresServer, old: Outbox, new: Outbox, tmp_path: Path
-) -> None:
+async def _overtaken(outbox: Outbox) -> None:
+    """A message whose transaction began before, and commits after, three others that a group reads."""
+    async with outbox.engine.connect() as writer:
+        await outbox.publish(writer, OutboxMessage(UNREAD, "late"))
+        for number in range(3):
+            await put(outbox, DONE, number)
+            assert await delivered(outbox, "broker") == [number]
+        await writer.commit()
+
+
+@ALL
+async def test_a_message_that_filled_its_gap_before_the_dump_is_delivered_after_it(move: Move) -> None:
     """Overtaken, committed, and not in the log's order yet: only the first tick of the new cluster can find it."""
-    _set_apart(source, target, xid)
-    async with old.engine.connect() as writer:
-        await old.publish(writer, OutboxMessage(UNREAD, "late"))
-        for number in range(3):
-            await put(old, DONE, number)
-            assert await delivered(old, "broker") == [number]
-        await writer.commit()
-    carry(source, target, tmp_path / "dump.sql")
-    await put(new, UNREAD, "because of it")
-    assert await delivered(new, "broker") == ["late", "because of it"]
+    await _overtaken(move.old)
+    move.carry()
+    await put(move.new, UNREAD, "because of it")
+    assert await delivered(move.new, "broker") == ["late", "because of it"]
 
 
-@pytest.mark.parametrize("xid", ["lower", "higher"])
-async def test_a_gap_that_opens_after_the_restore_loses_nothing(
-    xid: Xid, source: PostgresServer, target: PostgresServer, old: Outbox, new: Outbox, tmp_path: Path
-) -> None:
-    _set_apart(source, target, xid)
-    await put(old, DONE, 1)
-    await old.dispatch(Collector(), "broker")
-    carry(source, target, tmp_path / "dump.sql")
-    async with new.engine.connect() as writer:
-        await new.publish(writer, OutboxMessage(UNREAD, "slow"))
-        for number in range(3):
-            await put(new, DONE, number)
-            assert await delivered(new, "broker") == [number]
-        await writer.commit()
-    assert await delivered(new, "broker") == ["slow"]
+@APART
+async def test_a_gap_that_opens_after_the_restore_loses_nothing(move: Move) -> None:
+    await put(move.old, DONE, 1)
+    await move.old.dispatch(Collector(), "broker")
+    move.carry()
+    await _overtaken(move.new)
+    assert await delivered(move.new, "broker") == ["late"]
 
 
-@pytest.mark.parametrize("xid", ["lower", "higher"])
-async def test_a_new_group_reads_the_whole_log_in_its_old_order(
-    xid: Xid, source: PostgresServer, target: PostgresServer, old: Outbox, new: Outbox, tmp_path: Path
-) -> None:
-    _set_apart(source, target, xid)
-    async with old.engine.connect() as writer:
-        await old.publish(writer, OutboxMessage(DONE, "overtaken"))
-        await put(old, DONE, 1)
-        await old.client.sequencer.catch_up()
-        await writer.commit()
-    await put(old, DONE, 2)
-    before = await delivered(old, "before")
-    carry(source, target, tmp_path / "dump.sql")
-    await put(new, DONE, 3)
-    assert before == [1, "overtaken", 2]
-    assert await delivered(new, "after") == [*before, 3]
+@APART
+async def test_a_new_group_reads_the_whole_log_in_its_old_order(move: Move) -> None:
+    await _overtaken(move.old)
+    await put(move.old, DONE, "later")
+    before = await delivered(move.old, "before")
+    move.carry()
+    await put(move.new, DONE, "last")
+    assert before == [0, 1, 2, "late", "later"]
+    assert await delivered(move.new, "after") == [*before, "last"]
 
 
-@pytest.mark.parametrize("xid", ["lower", "higher"])
-async def test_a_dump_while_the_group_is_running_loses_nothing(
-    xid: Xid, source: PostgresServer, target: PostgresServer, old: Outbox, new: Outbox, tmp_path: Path
-) -> None:
+@APART
+async def test_a_dump_while_the_group_is_running_loses_nothing(move: Move) -> None:
     """Whatever was handled while the dump was taken may come again; nothing may be left out or change its order."""
-    _set_apart(source, target, xid)
     uris = [f"x://key/{number}" for number in range(20)]
     for number in range(40):
-        async with old.engine.begin() as connection:
-            await old.publish(connection, *[OutboxMessage(uri, number) for uri in uris])
-    there, stop = Collector(), asyncio.Event()
+        async with move.old.engine.begin() as connection:
+            await move.old.publish(connection, *[OutboxMessage(uri, number) for uri in uris])
+    there = Collector()
 
     async def slowly(message: OutboxMessage) -> None:
         await asyncio.sleep(0.002)
         await there(message)
 
-    running = asyncio.create_task(old.run(slowly, "broker", concurrency=2, stop_event=stop))
-    await eventually(lambda: len(there.messages) > 50)
-    await asyncio.to_thread(dump, source, tmp_path / "dump.sql")
-    handled = len(there.messages)
-    assert handled < len(uris) * 40, "everything was handled before the dump was over"
-    stop.set()
-    await asyncio.wait_for(running, 30)
-    restore(target, tmp_path / "dump.sql")
-    here = await _read_until(new, len(uris) * 40 - handled)
+    async with reading(move.old, slowly, "broker", concurrency=2):
+        await eventually(lambda: len(there.messages) > 50)
+        await asyncio.to_thread(dump, move.source, move.file)
+        handled = len(there.messages)
+        assert handled < len(uris) * 40, "everything was handled before the dump was over"
+    restore(move.target, move.file)
+    here = await _read_until(move.new, len(uris) * 40 - handled)
     done = Collector()
     done.messages = there.messages[:handled]
     for uri in uris:
@@ -266,18 +244,13 @@ async def test_a_dump_while_the_group_is_running_loses_nothing(
 
 
 async def test_a_log_in_partitions_is_carried_too(
-    source: PostgresServer, target: PostgresServer, tmp_path: Path
+    first: PostgresServer, second: PostgresServer, tmp_path: Path
 ) -> None:
-    old, new = _outbox(source, partitioned=True), _outbox(target, partitioned=True)
-    try:
-        await old.setup()
-        await old.partitions(10).ensure()
-        await put(old, UNREAD, *range(15))
-        await old.dispatch(Collector(), "broker", batch_size=5)
-        carry(source, target, tmp_path / "dump.sql")
-        await new.partitions(10).ensure()
-        await put(new, UNREAD, *range(15, 30))
-        assert await delivered(new, "broker") == list(range(5, 30))
-    finally:
-        await _closed(old)
-        await _closed(new)
+    async with Move.prepared(first, second, tmp_path / "dump.sql", partitioned=True) as move:
+        await move.old.partitions(10).ensure()
+        await put(move.old, UNREAD, *range(15))
+        await move.old.dispatch(Collector(), "broker", batch_size=5)
+        move.carry()
+        await move.new.partitions(10).ensure()
+        await put(move.new, UNREAD, *range(15, 30))
+        assert await delivered(move.new, "broker") == list(range(5, 30))

@@ -64,8 +64,7 @@ async def publish(outbox: Outbox, first: int) -> None:
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "left"])
 @pytest.mark.parametrize("way", ["run", "dispatch", "iterate"])
 def test_log_is_read_in_each(loose_engine: AsyncEngine, metadata: MetaData, way: str, is_stopped: bool) -> None:
-    tables = make_log_tables(MetaData(), "loops_log", "loops_log_offsets")
-    outbox = Outbox(loose_engine, tables=tables, lease_ttl_seconds=1.0)
+    outbox = Outbox(loose_engine, "loops_log", "loops_log_offsets", lease_ttl_seconds=1.0)
     seen: list[Any] = []
 
     async def handle(message: OutboxMessage) -> None:
@@ -131,8 +130,7 @@ def test_handled_messages_do_not_come_again_where_the_program_ends_while_they_ar
     loose_engine: AsyncEngine, metadata: MetaData
 ) -> None:
     """The end of `asyncio.run` cancels every task, also the one that writes."""
-    tables = make_log_tables(MetaData(), "loops_log", "loops_log_offsets")
-    outbox = Outbox(loose_engine, tables=tables, lease_ttl_seconds=1.0)
+    outbox = Outbox(loose_engine, "loops_log", "loops_log_offsets", lease_ttl_seconds=1.0)
     seen: list[Any] = []
 
     async def handle(message: OutboxMessage) -> None:

@@ -14,11 +14,9 @@ BY_HAND = (
 )
 
 
-@pytest.mark.parametrize("far", [LARGEST, LARGEST - FAR, 2**62 - 1, 10 * FAR])
-async def test_far_position_stops_nobody(driver_rig: LogRig, far: int) -> None:
-    rig = driver_rig
-    await rig.put("a", 1)
-    await rig.sequence()
+@pytest.mark.parametrize("far", [LARGEST, LARGEST - FAR, 2**62, 2**62 - 1, 10 * FAR, 0, -LARGEST - 1])
+async def test_far_position_stops_nobody(rig: LogRig, far: int) -> None:
+    await rig.put_apart("a", 1)
     await rig.ask(BY_HAND, position=far)
     for number in range(2, 5):
         await rig.sequence()
@@ -38,11 +36,9 @@ async def test_copy_without_its_sequence_is_mended_next_to_a_far_position(rig: L
 
 
 async def test_numbers_near_their_end_are_still_sequenced(rig: LogRig) -> None:
-    await rig.put("a", 1)
-    await rig.sequence()
+    await rig.put_apart("a", 1)
     end = LARGEST - 10
     await rig.ask("update {head_table} set high = :end", end=end)
     await rig.ask("select setval('{sequence_name}', :end)", end=end)
-    await rig.put("a", 2)
-    await rig.sequence()
+    await rig.put_apart("a", 2)
     assert (await rig.order())[-1][1] == end + 1

@@ -11,8 +11,8 @@ from sqlalchemy.pool import NullPool
 
 from faststream_outbox import events
 from faststream_outbox._internal.log.ordering import sequencer
-from tests.log.by_hand import statement, ticking, values
-from tests.log.opened import Collector
+from tests.log.by_hand import statement, values
+from tests.log.opened import Collector, reading
 from tests.log.rig import LogRig
 from tests.sql.plans import nodes
 from tests.waiting import eventually
@@ -75,29 +75,17 @@ def not_looked_at(rig: LogRig) -> Callable[[], Awaitable[bool]]:
     return ask
 
 
-async def test_gap_is_not_looked_at_while_nothing_that_could_own_it_has_ended(
+@pytest.mark.slow
+async def test_gap_is_looked_at_when_what_could_own_it_has_ended_and_not_before(
     rig: LogRig, foreigner: AsyncConnection
 ) -> None:
     await make_gaps(rig, 30)
     assert len(await rig.gaps()) == 30
-    await eventually(not_looked_at(rig))
-
-
-@pytest.mark.slow
-async def test_gaps_are_looked_at_when_what_could_own_them_has_ended(rig: LogRig, foreigner: AsyncConnection) -> None:
-    await make_gaps(rig, 30)
+    # A transaction that began later is none that could.
+    await rig.put("k", 1)
     await eventually(not_looked_at(rig))
     await foreigner.rollback()
     assert looks(await plan(rig), rig.outbox.tables.log.name) == 30
-
-
-@pytest.mark.slow
-async def test_transaction_that_began_later_does_not_make_old_gaps_be_looked_at(
-    rig: LogRig, foreigner: AsyncConnection
-) -> None:
-    await make_gaps(rig, 30)
-    await rig.put("k", 1)
-    await eventually(not_looked_at(rig))
 
 
 @pytest.mark.slow
@@ -135,34 +123,35 @@ async def test_message_is_found_at_once_though_a_gap_has_been_open_for_long(
     owner = await rig.writer()
     await owner.publish("other", 0)
     await rig.put("k", 0)
-    collector, stop = Collector(), asyncio.Event()
-    running = asyncio.create_task(rig.outbox.run(collector, "g", stop_event=stop))
-    await eventually(lambda: len(collector.payloads) == 1)
-    loop = asyncio.get_running_loop()
-    pace = rig.outbox.client.ticker.pace
+    collector = Collector()
+    async with reading(rig.outbox, collector, "g"):
+        await eventually(lambda: len(collector.payloads) == 1)
+        loop = asyncio.get_running_loop()
+        pace = rig.outbox.client.ticker.pace
 
-    def is_far_away() -> bool:
-        """The next look for the gap is far away."""
-        pace.empty = 1_000_000
-        return pace.again_at > loop.time() + 1000
+        def is_far_away() -> bool:
+            """The next look for the gap is far away."""
+            pace.empty = 1_000_000
+            return pace.again_at > loop.time() + 1000
 
-    for number in range(1, 4):
-        await eventually(is_far_away)
-        writer = await rig.writer()
-        await writer.publish("k", number)
-        # Nothing of this process learns of a commit that goes past SQLAlchemy.
-        await writer.connection.exec_driver_sql("commit")
-        await eventually(lambda expected=number: collector.payloads[-1] == expected)
-    stop.set()
-    await running
+        for number in range(1, 4):
+            await eventually(is_far_away)
+            writer = await rig.writer()
+            await writer.publish("k", number)
+            # Nothing of this process learns of a commit that goes past SQLAlchemy.
+            await writer.connection.exec_driver_sql("commit")
+            await eventually(lambda expected=number: collector.payloads[-1] == expected)
     await owner.rollback()
 
 
 async def test_foreign_transaction_does_not_keep_a_gap_that_nobody_can_own(
     rig: LogRig, foreigner: AsyncConnection
 ) -> None:
-    await make_gaps(rig, 3)
-    assert len(await rig.gaps()) == 3
+    """A million of them are forgotten in a few ticks, without another look."""
+    await make_gaps(rig, 30)
+    assert len(await rig.gaps()) == 30
+    await eventually(not_looked_at(rig))
+    assert looks(await plan(rig, owners=True), rig.outbox.tables.log.name) == 0
     await rig.outbox.client.sequencer.tick(owners=True)
     assert await rig.gaps() == []
 
@@ -187,32 +176,17 @@ async def test_nothing_fresh_waits_for_gaps_that_are_only_to_be_forgotten(
     assert await rig.gaps() == []
 
 
-async def test_gaps_that_cannot_have_filled_are_forgotten_without_another_look(
-    rig: LogRig, foreigner: AsyncConnection
-) -> None:
-    """A million of them are forgotten in a few ticks."""
-    await make_gaps(rig, 30)
-    await eventually(not_looked_at(rig))
-    forgetting = await plan(rig, owners=True)
-    assert looks(forgetting, rig.outbox.tables.log.name) == 0
-    await rig.outbox.client.sequencer.tick(owners=True)
-    assert await rig.gaps() == []
-
-
 async def test_ticker_forgets_gaps_under_a_foreign_transaction_by_itself(
     rig: LogRig, foreigner: AsyncConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sequencer, "OWNER_SECONDS", 0.1)
     await make_gaps(rig, 1)
-    stop = asyncio.Event()
-    running = asyncio.create_task(rig.outbox.run(Collector(), "g", stop_event=stop))
+    async with reading(rig.outbox, Collector(), "g"):
 
-    async def is_forgotten() -> bool:
-        return not await rig.gaps()
+        async def is_forgotten() -> bool:
+            return not await rig.gaps()
 
-    await eventually(is_forgotten)
-    stop.set()
-    await running
+        await eventually(is_forgotten)
 
 
 @pytest.mark.slow
@@ -250,19 +224,7 @@ async def test_old_gap_is_told_with_the_sessions_that_may_hold_it(rig: LogRig, m
     await writer.publish("k", 1)
     pid = (await writer.connection.execute(text("select pg_backend_pid()"))).scalar_one()
     await rig.put("k", 2)
-    stop = asyncio.Event()
-    running = asyncio.create_task(rig.outbox.run(Collector(), "g", stop_event=stop))
-    await eventually(lambda: rig.reported(events.GapOld))
-    stop.set()
-    await running
+    async with reading(rig.outbox, Collector(), "g"):
+        await eventually(lambda: rig.reported(events.GapOld))
     await writer.rollback()
     assert any(session.startswith(f"{pid} ") for session in rig.reported(events.GapOld)[0].sessions)
-
-
-async def test_ticks_by_hand_and_by_the_sequencer_are_of_one_kind(rig: LogRig) -> None:
-    await rig.put("k", 1)
-    async with ticking(rig) as tick:
-        await tick()
-    await rig.put("k", 2)
-    await rig.tick()
-    assert await rig.order() == [(1, 1), (2, 2)]

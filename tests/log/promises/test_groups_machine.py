@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from sqlalchemy import URL, text
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from sqlalchemy import URL, Engine, MetaData, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -17,7 +16,8 @@ from faststream_outbox._internal.log.options import ReadOptions
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.slots import Group, partition
 from faststream_outbox.events import Events
-from faststream_outbox.log import Cursor, Outbox
+from faststream_outbox.log import Cursor, Outbox, make_log_tables
+from tests.log.promises.test_sequencer_machine import run
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,6 @@ class Machine(RuleBasedStateMachine):
         self.run = self.runner.run
         self.engine = create_async_engine(self.url, poolclass=NullPool)
         self.outbox = Outbox(self.engine, "machine", OFFSETS, events=Events(), listen=False)
-        self.run(self.outbox.setup())
         self.ask(f"truncate {OFFSETS}, machine_members")
         self.readers = [self.reader() for _ in range(MEMBERS)]
         self.at = [0] * 256
@@ -138,39 +137,19 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.fixture
-def machine(database_url: URL) -> Iterator[type[Machine]]:
+def machine(database_url: URL, sync_engine: Engine) -> Iterator[type[Machine]]:
     """The machine on tables of its own."""
+    tables = make_log_tables(MetaData(), "machine", OFFSETS)
+    tables.log.metadata.create_all(sync_engine)
     yield type("GroupMachine", (Machine,), {"url": database_url})
-
-    async def drop() -> None:
-        engine = create_async_engine(database_url, poolclass=NullPool)
-        tables = Outbox(engine, "machine", OFFSETS, events=Events()).tables
-        async with engine.begin() as connection:
-            await connection.run_sync(tables.log.metadata.drop_all)
-        await engine.dispose()
-
-    asyncio.run(drop())
-
-
-def run(machine: type[Machine], examples: int, *, explore: bool = False) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            derandomize=not explore,
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-            print_blob=True,
-        ),
-    )
+    tables.log.metadata.drop_all(sync_engine)
 
 
 def test_no_interleaving_of_members_loses_a_slot_or_moves_one_of_others(machine: type[Machine]) -> None:
-    run(machine, examples=20)
+    run(machine, examples=20, steps=25)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_no_long_interleaving_of_members_loses_a_slot_or_moves_one_of_others(machine: type[Machine]) -> None:
-    run(machine, examples=300, explore=True)
+    run(machine, examples=300, steps=25, explore=True)

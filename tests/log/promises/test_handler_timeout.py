@@ -10,6 +10,7 @@ from sqlalchemy import text
 from faststream_outbox._internal.outcomes.retry import NoRetry
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.log import OutboxMessage
+from tests.log.opened import reading
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
@@ -32,18 +33,9 @@ async def test_hanging_subscriber_is_parked_and_the_next_message_is_handled(rig:
     await rig.put("k", "hangs")
     await rig.put("other", "a", "b")
     outbox = await rig.another(retry_strategy=NoRetry())
-    stop = asyncio.Event()
-    running = asyncio.create_task(
-        outbox.run(handle, "g", stop_event=stop, transactional=transactional, handler_timeout=0.1)
-    )
-
-    async def it_is_parked() -> bool:
-        return [row["state"] for row in await rig.deferrals()] == ["parked"]
-
-    await eventually(it_is_parked)
-    await eventually(lambda: {"a", "b"} <= {*handled})
-    stop.set()
-    await running
+    async with reading(outbox, handle, "g", transactional=transactional, handler_timeout=0.1):
+        await eventually(lambda: outbox.parked.list("g"))
+        await eventually(lambda: {"a", "b"} <= {*handled})
     (parked,) = await outbox.parked.list("g", "")
     assert (parked.error_type, parked.error_message) == (
         "TimeoutError",

@@ -6,7 +6,7 @@ from typing import Any
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
-from tests.log.opened import delivered, drain
+from tests.log.opened import drain
 from tests.log.rig import LogRig
 
 
@@ -125,17 +125,3 @@ async def test_counters_at_their_end_stop_nobody(driver_rig: LogRig) -> None:
         await outbox.dispatch(refusing, "g")
     assert [message.attempts for message in await outbox.parked.list("g", state=None)] == [2**31 - 1]
     assert refusing.good == [2]
-
-
-async def test_a_position_at_the_end_of_its_type_leaves_others_to_draw(driver_rig: LogRig) -> None:
-    rig = driver_rig
-    await rig.put("good", 1)
-    for position in (2**63 - 1, 2**62, 0, -(2**63)):
-        await rig.ask(
-            "insert into {log} (position, uri, slot, payload, metadata, created_at, transaction_id)"
-            " values (:position, 'hostile', 3, '0', '{}', now(), 1)",
-            position=position,
-        )
-    assert await delivered(rig.outbox, "g") == [1]
-    await rig.put("good", 2)
-    assert await delivered(rig.outbox, "g") == [2]

@@ -11,9 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from faststream_outbox import events
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.log import OutboxMessage
-from tests.log.opened import drain
+from tests.log.opened import drain, reading
 from tests.log.rig import LogRig
-from tests.waiting import eventually
 
 LEASE = 0.8
 LEVELS = pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
@@ -33,9 +32,8 @@ async def strict(request: pytest.FixtureRequest, database_url: URL, level: str) 
 async def test_handler_longer_than_its_lease_runs_once(rig: LogRig, strict: AsyncEngine, kind: str) -> None:
     retry = ConstantRetry(delay_seconds=0.01)
     outbox = await rig.another(engine=strict, lease_ttl_seconds=LEASE, retry_strategy=retry)
-    await rig.put("k", 1)
+    token = await rig.put("k", 1)
     calls: list[Any] = []
-    stop = asyncio.Event()
 
     async def handle(message: OutboxMessage, session: AsyncSession) -> None:
         calls.append(message.payload)
@@ -44,15 +42,8 @@ async def test_handler_longer_than_its_lease_runs_once(rig: LogRig, strict: Asyn
         await session.execute(text("select 1"))
         await asyncio.sleep(1.5 * LEASE)
 
-    running = asyncio.create_task(outbox.run(handle, "g", poll_interval=0.1, stop_event=stop, transactional=True))
-
-    async def is_done() -> bool:
-        rows = await rig.spans()
-        return bool(rows) and rows[0]["position"] == 1 and not await rig.deferrals()
-
-    await eventually(is_done, 20)
-    stop.set()
-    await running
+    async with reading(outbox, handle, "g", poll_interval=0.1, transactional=True):
+        await rig.outbox.wait_until_caught_up(token, "g", timeout=20)
     assert calls == ([1] if kind == "fresh" else [1, 1])
     assert rig.reported(events.LeaseWasLost) == []
 

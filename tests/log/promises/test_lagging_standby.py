@@ -7,10 +7,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox._internal.sql.statements import statements
-from faststream_outbox.log import Outbox, OutboxMessage
-from tests.log.rig import LogRig
+from faststream_outbox.log import OutboxMessage
+from tests.log.opened import reading
+from tests.log.rig import LogRig, in_hand, succeed
 from tests.waiting import eventually
 
 
@@ -29,10 +31,8 @@ async def fail_over(rig: LogRig, position: int) -> None:
             "select pg_terminate_backend(pid) from pg_stat_activity "
             "where datname = current_database() and pid <> pg_backend_pid() and :position > 0",
         ):
-            filled = statement
-            for place, name in rig.outbox.client.names.places().items():
-                filled = filled.replace(f"{{{place}}}", name)
-            await connection.execute(text(filled), {"position": position} if ":position" in filled else {})
+            values = {"position": position} if ":position" in statement else {}
+            await connection.execute(text(rig.filled(statement)), values)
     await rig.engine.dispose()
 
 
@@ -53,13 +53,6 @@ class InHand:
         self.seen.append(message.payload)
 
 
-async def publish(rig: LogRig, outbox: Outbox, *payloads: Any, uri: str = "k") -> None:
-    """Each in a tick of its own."""
-    for payload in payloads:
-        await rig.put(uri, payload)
-        await outbox.client.sequencer.catch_up()
-
-
 NEW = [f"new {number}" for number in range(4)]
 
 
@@ -72,59 +65,53 @@ async def test_message_in_hand_that_the_new_primary_lacks_is_not_settled_there(
     rig = driver_rig
     # A client that the change does not concern, to publish with: the other one has ticks of its own to forget.
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01), lease_ttl_seconds=2.0)
-    handle, stop = InHand(fails=fails), asyncio.Event()
-    await publish(rig, rig.outbox, "kept")
-    options: dict[str, Any] = {"poll_interval": 0.1, "stop_event": stop, "transactional": transactional}
-    running = asyncio.create_task(outbox.run(handle, "g", **options))
-    await eventually(lambda: handle.seen == ["kept"], 10)
-    await publish(rig, rig.outbox, "in flight")
-    await asyncio.wait_for(handle.began.wait(), 30)
-    await fail_over(rig, 1)
-    later = await rig.another()
-    await publish(rig, later, *NEW)
-    handle.go_on.set()
-    await eventually(lambda: set(NEW) <= set(handle.seen), 20, "everything new is delivered")
-    stop.set()
-    await asyncio.wait_for(running, 30)
+    handle = InHand(fails=fails)
+    await rig.put_apart("k", "kept")
+    async with reading(outbox, handle, "g", poll_interval=0.1, transactional=transactional):
+        await eventually(lambda: handle.seen == ["kept"], 10)
+        await rig.put_apart("k", "in flight")
+        await asyncio.wait_for(handle.began.wait(), 30)
+        await fail_over(rig, 1)
+        later = await rig.another()
+        await rig.put_apart("k", *NEW, outbox=later)
+        handle.go_on.set()
+        await eventually(lambda: set(NEW) <= set(handle.seen), 20, "everything new is delivered")
     assert await rig.deferrals() == []
+
+
+async def next_payloads(reader: Reader) -> list[Any]:
+    batch = await reader.next_batch(is_idle=True)
+    return [delivery.message.payload for delivery in batch.deliveries] if batch else []
 
 
 @pytest.mark.slow
 async def test_places_that_were_passed_over_are_not_written_on_a_server_that_lacks_them(rig: LogRig) -> None:
-    await publish(rig, rig.outbox, "kept", uri="mine")
+    await rig.put_apart("mine", "kept")
     reader = await rig.reader(uri="mine")
     await reader.join()
-    await reader.settler.settle(*_whole(await reader.next_batch(is_idle=True)))
-    await publish(rig, rig.outbox, "not ours", "not ours", uri="other")
+    await (await in_hand(reader)).run(succeed)
+    await rig.put_apart("other", "not ours", "not ours")
     assert await reader.next_batch(is_idle=True) is None
     await fail_over(rig, 1)
     later = await rig.another()
-    await publish(rig, later, *NEW, uri="mine")
+    await rig.put_apart("mine", *NEW, outbox=later)
     await reader.settler.write_progress()
     await reader.join()
-    batch = await reader.next_batch(is_idle=True)
-    assert batch is not None
-    assert [delivery.message.payload for delivery in batch.deliveries] == NEW
-
-
-def _whole(batch: Any) -> tuple[Any, Any]:
-    return batch, batch.end
+    assert await next_payloads(reader) == NEW
 
 
 @pytest.mark.slow
 async def test_span_beyond_the_end_of_the_log_draws_no_other_one_after_it(rig: LogRig) -> None:
     """As an older version may have left it: the others of the same member must not jump there."""
-    await publish(rig, rig.outbox, "kept")
+    await rig.put_apart("k", "kept")
     reader = await rig.reader()
     await reader.join()
-    await reader.settler.settle(*_whole(await reader.next_batch(is_idle=True)))
+    await (await in_hand(reader)).run(succeed)
     await reader.member.leases.isolate(255)
     await rig.ask("update {offsets} set tick = 900, position = 900 where lo = 255")
     another = await rig.reader()
     await reader.leave()
     await another.join()
     assert await another.next_batch(is_idle=True) is None
-    await publish(rig, rig.outbox, *NEW)
-    batch = await another.next_batch(is_idle=True)
-    assert batch is not None
-    assert [delivery.message.payload for delivery in batch.deliveries] == NEW
+    await rig.put_apart("k", *NEW)
+    assert await next_payloads(another) == NEW

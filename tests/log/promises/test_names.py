@@ -44,7 +44,7 @@ async def schema(driver_engine: AsyncEngine) -> AsyncIterator[str]:
         await connection.execute(DropSchema(SCHEMA, cascade=True))
 
 
-async def _works(engine: AsyncEngine, tables: LogTables) -> None:
+async def _works(engine: AsyncEngine, tables: LogTables, *names: str) -> None:
     outbox = Outbox(engine, tables=tables)
     await outbox.setup()
     await outbox.validate_schema()
@@ -53,10 +53,10 @@ async def _works(engine: AsyncEngine, tables: LogTables) -> None:
         raise ValueError(message.uri)
 
     try:
-        for name in AWKWARD:
+        for name in names:
             await put(outbox, name, name)
             await put(outbox, f"{name}/below", name)
-        for name in AWKWARD:
+        for name in names:
             assert await delivered(outbox, name, name) == [name, name]
             assert len((await outbox.dispatch(refuse, f"{name} refusing", name, batch_size=1)).failures) == 1
             assert len(await outbox.parked.list(f"{name} refusing", state=None)) >= 1
@@ -68,13 +68,13 @@ async def _works(engine: AsyncEngine, tables: LogTables) -> None:
         await outbox.cleanup()
 
 
-async def test_awkward_names_of_tables_and_schemas(driver_engine: AsyncEngine, schema: str) -> None:
-    await _works(driver_engine, make_log_tables(MetaData(schema=schema), LONGEST))
+async def test_awkward_names_of_tables_schemas_topics_and_groups(driver_engine: AsyncEngine, schema: str) -> None:
+    await _works(driver_engine, make_log_tables(MetaData(schema=schema), LONGEST), *AWKWARD)
 
 
 async def test_a_schema_that_the_engine_maps(driver_engine: AsyncEngine, schema: str) -> None:
     mapped = driver_engine.execution_options(schema_translate_map={"tenant": schema})
-    await _works(mapped, make_log_tables(MetaData(schema="tenant"), "outbox_log"))
+    await _works(mapped, make_log_tables(MetaData(schema="tenant"), LONGEST), SCHEMA)
 
 
 async def test_partitions_in_a_schema_that_the_engine_maps(driver_engine: AsyncEngine, schema: str) -> None:

@@ -1,23 +1,17 @@
 """A message whose content cannot be read is parked, and nobody waits for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
-from faststream_outbox._internal.log.delivery import Delivery
-from faststream_outbox._internal.log.options import ReadOptions
-from faststream_outbox._internal.log.sharing.slots import Group
-from faststream_outbox._internal.log.worker import LogWorker
-from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.sql.statements import Statement
-from faststream_outbox.log import Outbox, OutboxMessage
-from tests.log.opened import drain
+from faststream_outbox.log import Outbox
+from tests.log.opened import Collector, drain, reading, reading_batches, refuse
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
@@ -49,57 +43,26 @@ def strikes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faststream_outbox._internal.log.fetcher.STRIKE_SECONDS", 0.0)
 
 
-class Seen:
-    """What a group's handlers were given."""
+def run(outbox: Outbox, seen: Collector) -> Any:
+    return reading(outbox, seen, "g")
 
-    def __init__(self) -> None:
-        self.payloads: list[Any] = []
 
-    async def one(self, message: OutboxMessage) -> None:
-        self.payloads.append(message.payload)
+def run_in_transactions(outbox: Outbox, seen: Collector) -> Any:
+    return reading(outbox, seen, "g", transactional=True)
 
-    async def within(self, message: OutboxMessage, session: AsyncSession) -> None:
-        self.payloads.append(message.payload)
 
-    async def batch(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
-        self.payloads += [delivery.message.payload for delivery in deliveries]
-        return [DONE] * len(deliveries)
+def run_batches(outbox: Outbox, seen: Collector) -> Any:
+    return reading_batches(outbox, seen, "g")
 
 
 @asynccontextmanager
-async def run(outbox: Outbox, seen: Seen) -> AsyncGenerator[None]:
-    stop = asyncio.Event()
-    running = asyncio.create_task(outbox.run(seen.one, "g", stop_event=stop))
-    yield
-    stop.set()
-    await running
-
-
-@asynccontextmanager
-async def run_in_transactions(outbox: Outbox, seen: Seen) -> AsyncGenerator[None]:
-    stop = asyncio.Event()
-    running = asyncio.create_task(outbox.run(seen.within, "g", stop_event=stop, transactional=True))
-    yield
-    stop.set()
-    await running
-
-
-@asynccontextmanager
-async def run_batches(outbox: Outbox, seen: Seen) -> AsyncGenerator[None]:
-    worker = LogWorker(outbox.client, Group("g", ""), seen.batch, options=ReadOptions(), batch=True)
-    await worker.start()
-    yield
-    await worker.stop()
-
-
-@asynccontextmanager
-async def iterate(outbox: Outbox, seen: Seen) -> AsyncGenerator[None]:
+async def iterate(outbox: Outbox, seen: Collector) -> AsyncGenerator[None]:
     async def loop() -> None:
         # As an application would, whose loop ends with the connection.
         while True:
             try:
                 async for message in outbox.messages("g"):
-                    seen.payloads.append(message.payload)
+                    await seen(message)
             except ValueError:
                 continue
 
@@ -109,13 +72,13 @@ async def iterate(outbox: Outbox, seen: Seen) -> AsyncGenerator[None]:
     await asyncio.wait([running])
 
 
-Way = Callable[[Outbox, Seen], Any]
+Way = Callable[[Outbox, Collector], Any]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [run, run_in_transactions, run_batches, iterate])
 async def test_its_neighbours_get_through(rig: LogRig, monkeypatch: pytest.MonkeyPatch, way: Way) -> None:
-    transfer, seen = Transfer(rig.outbox, monkeypatch), Seen()
+    transfer, seen = Transfer(rig.outbox, monkeypatch), Collector()
     await rig.put("a", *GOOD[:2])
     (poison,) = (await rig.put("b", POISON)).positions
     await rig.put("b", *GOOD[2:])
@@ -130,45 +93,40 @@ async def test_its_neighbours_get_through(rig: LogRig, monkeypatch: pytest.Monke
     assert f"ValueError: {transfer.error}" in (parked.error_message or "")
 
 
-async def dispatched(outbox: Outbox, seen: Seen) -> None:
+async def dispatched(outbox: Outbox, seen: Collector) -> None:
     """Dispatch until there is nothing left, as often as it fails."""
     while True:
         try:
-            await drain(outbox, seen.one, "g")
+            await drain(outbox, seen, "g")
         except (ValueError, TimeoutError):
             continue
         return
 
 
-async def test_is_told_with_its_group(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    Transfer(rig.outbox, monkeypatch)
-    await rig.put("a", POISON)
-    await dispatched(rig.outbox, Seen())
-    (died,) = rig.reported(events.Died)
-    assert (died.reason, died.group, type(died.error).__name__) == ("not_readable", "g", "NotReadable")
-    assert rig.reported(events.Started) == []
-
-
-async def test_message_that_is_too_large_for_the_line_is_one(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Seen()
-    Transfer(rig.outbox, monkeypatch, TimeoutError())
+@pytest.mark.parametrize("error", [ValueError("unreadable"), TimeoutError()], ids=["unreadable", "too large"])
+async def test_is_told_with_its_group(rig: LogRig, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """So is one that is too large for the line."""
+    seen = Collector()
+    Transfer(rig.outbox, monkeypatch, error)
     await rig.put("a", 1, POISON, 2)
     await dispatched(rig.outbox, seen)
-    assert seen.payloads == [1, 2]
+    (died,) = rig.reported(events.Died)
+    assert (died.reason, died.group, type(died.error).__name__) == ("not_readable", "g", "NotReadable")
+    assert (seen.payloads, len(rig.reported(events.Started))) == ([1, 2], 2)
 
 
 async def test_each_group_parks_it_and_only_the_first_one_waits(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
     transfer = Transfer(rig.outbox, monkeypatch)
     await rig.put("a", POISON)
-    await dispatched(rig.outbox, Seen())
+    await dispatched(rig.outbox, Collector())
     failures = transfer.failures
-    await drain(rig.outbox, Seen().one, "another")
+    await drain(rig.outbox, Collector(), "another")
     assert len(await rig.outbox.parked.list("another")) == 1
     assert transfer.failures == failures
 
 
 async def test_runs_in_its_place_once_it_can_be_read(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    outbox, seen = await rig.another(on_parked="hold_key"), Seen()
+    outbox, seen = await rig.another(on_parked="hold_key"), Collector()
     transfer = Transfer(outbox, monkeypatch)
     await rig.put("a", 1, POISON, 2)
     await dispatched(outbox, seen)
@@ -184,14 +142,10 @@ async def test_runs_in_its_place_once_it_can_be_read(rig: LogRig, monkeypatch: p
 
 
 async def test_one_that_waits_for_its_retry_is_found_out_too(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    outbox, seen = rig.outbox, Seen()
+    outbox, seen = rig.outbox, Collector()
     await rig.put("a", POISON)
     await rig.put("b", 1)
-
-    async def fail(message: OutboxMessage) -> None:
-        raise OSError
-
-    await outbox.dispatch(fail, "g")
+    await outbox.dispatch(refuse, "g")
     await rig.ask("update {deferred} set due = now() where state = 'retry'")
     Transfer(outbox, monkeypatch)
 
@@ -204,22 +158,21 @@ async def test_one_that_waits_for_its_retry_is_found_out_too(rig: LogRig, monkey
 
 
 async def test_line_that_breaks_is_no_message_s_fault(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    transfer, seen = Transfer(rig.outbox, monkeypatch, ConnectionResetError()), Seen()
+    transfer, seen = Transfer(rig.outbox, monkeypatch, ConnectionResetError()), Collector()
     await rig.put("a", POISON)
     for _ in range(20):
         with pytest.raises(ConnectionResetError):
-            await rig.outbox.dispatch(seen.one, "g")
+            await rig.outbox.dispatch(seen, "g")
     transfer.is_good = True
-    await drain(rig.outbox, seen.one, "g")
+    await drain(rig.outbox, seen, "g")
     assert seen.payloads == [POISON]
 
 
 async def test_one_that_waits_for_a_lock_is_not_to_blame(rig: LogRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored apart has an index of its own, which a REINDEX locks for as long as it takes."""
     monkeypatch.setattr("faststream_outbox._internal.log.client.LOCK_PATIENCE", 0.1)
-    outbox, seen = await rig.another(), Seen()
-    await rig.put("a", Random(1).randbytes(20_000).hex())
-    await rig.sequence()
+    outbox, seen = await rig.another(), Collector()
+    await rig.put_apart("a", Random(1).randbytes(20_000).hex())
     (found,) = await rig.ask(
         "select i.indexrelid::regclass::text as name from pg_class c join pg_index i on i.indrelid = c.reltoastrelid"
         " where c.oid = cast('{log}' as regclass)"
@@ -229,9 +182,9 @@ async def test_one_that_waits_for_a_lock_is_not_to_blame(rig: LogRig, monkeypatc
     refusals: list[str | None] = []
     for _ in range(5):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - of whichever driver it is
-            await outbox.dispatch(seen.one, "g")
+            await outbox.dispatch(seen, "g")
         refusals.append(getattr(caught.value, "sqlstate", None))
     assert refusals == ["55P03"] * 5
     await writer.rollback()
-    await drain(outbox, seen.one, "g")
+    await drain(outbox, seen, "g")
     assert len(seen.payloads) == 1

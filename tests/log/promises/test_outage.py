@@ -7,8 +7,8 @@ import pytest
 
 from faststream_outbox import events
 from faststream_outbox.log import Outbox, OutboxMessage
+from tests.log.opened import Collector, reading
 from tests.log.rig import LogRig
-from tests.waiting import eventually
 
 LONG = 20
 """More failures in a row than anybody counts to."""
@@ -44,23 +44,12 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 async def test_handled_batch_is_settled_when_the_server_is_back(rig: LogRig) -> None:
     outbox = await rig.another()
-    await rig.put("k", 1)
-    seen: list[Any] = []
-    stop = asyncio.Event()
-
-    async def handle(message: OutboxMessage) -> None:
-        seen.append(message.payload)
-
+    token = await rig.put("k", 1)
+    seen = Collector()
     away = Away(outbox, ConnectionError("the server is away"), LONG)
-    running = asyncio.create_task(outbox.run(handle, "g", stop_event=stop))
-
-    async def is_settled() -> bool:
-        return (await rig.spans() or [{"position": 0}])[0]["position"] == 1
-
-    await eventually(is_settled, 20)
-    stop.set()
-    await running
-    assert (seen, away.left) == ([1], 0)
+    async with reading(outbox, seen, "g"):
+        await rig.outbox.wait_until_caught_up(token, "g", timeout=20)
+    assert (seen.payloads, away.left) == ([1], 0)
     assert len([event for event in rig.reported(events.StatementFailed) if event.role == "settling"]) == LONG
 
 
@@ -68,13 +57,9 @@ async def test_handled_batch_is_settled_when_the_server_is_back(rig: LogRig) -> 
 async def test_what_the_server_refuses_is_not_sent_for_ever(rig: LogRig) -> None:
     outbox = await rig.another()
     await rig.put("k", 1)
-
-    async def handle(message: OutboxMessage) -> None:
-        pass
-
     Away(outbox, Refused(), 10 * LONG)
     with pytest.raises(Refused):
-        await asyncio.wait_for(outbox.dispatch(handle, "g"), 20)
+        await asyncio.wait_for(outbox.dispatch(Collector(), "g"), 20)
 
 
 async def test_reader_that_is_to_stop_does_not_wait_for_the_server_for_ever(rig: LogRig) -> None:

@@ -15,6 +15,7 @@ from faststream_outbox._internal.log.worker import LogWorker
 from faststream_outbox._internal.outcomes.outcome import DONE, Outcome
 from faststream_outbox._internal.outcomes.retry import ConstantRetry, NoRetry
 from faststream_outbox.log import OutboxMessage
+from tests.log.opened import reading
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
@@ -29,23 +30,17 @@ async def test_panic_is_a_failed_attempt_and_the_reader_lives(rig: LogRig, trans
     for number in (1, 2, 3):
         await rig.put(f"k{number}", number)
     seen: list[Any] = []
-    stop = asyncio.Event()
 
     async def handle(message: OutboxMessage, session: AsyncSession | None = None) -> None:
         seen.append(message.payload)
         if message.payload == 2:
             raise Panic(message.payload)
 
-    running = asyncio.create_task(outbox.run(handle, "g", stop_event=stop, transactional=transactional))
-
-    async def is_parked() -> bool:
-        return [(row["position"], row["state"]) for row in await rig.deferrals()] == [(2, "parked")]
-
-    await eventually(lambda: 3 in seen, 10)
-    await eventually(is_parked, 10)
-    assert outbox.client.is_healthy
-    stop.set()
-    await running
+    async with reading(outbox, handle, "g", transactional=transactional):
+        await eventually(lambda: 3 in seen, 10)
+        await eventually(lambda: outbox.parked.list("g"), 10)
+        assert outbox.client.is_healthy
+    assert [(row["position"], row["state"]) for row in await rig.deferrals()] == [(2, "parked")]
     assert rig.reported(events.LoopCrashed) == []
 
 
@@ -65,11 +60,7 @@ async def test_panic_of_a_batch_fails_the_guilty_one_alone(rig: LogRig) -> None:
     options = ReadOptions(batch_size=10, retry_strategy=ConstantRetry(delay_seconds=0.01, max_attempts=3))
     worker = LogWorker(outbox.client, Group("g"), handle, options=options, batch=True)
     await worker.start()
-
-    async def is_parked() -> bool:
-        return [row["state"] for row in await rig.deferrals()] == ["parked"]
-
-    await eventually(is_parked, 10)
+    await eventually(lambda: outbox.parked.list("g"), 10)
     await worker.stop()
     assert [(row["key"], row["attempts"]) for row in await rig.deferrals()] == [("k4", 3)]
     assert max(sizes) > 1

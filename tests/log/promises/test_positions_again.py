@@ -11,9 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
-from faststream_outbox.log import Cursor, OutboxMessage
-from tests.log.admin.test_positions import put_at
-from tests.log.opened import Collector, delivered
+from faststream_outbox.log import Cursor
+from tests.log.opened import delivered, refuse
 from tests.log.rig import LogRig
 
 Ticks = list[list[int]]
@@ -39,15 +38,12 @@ async def lay_out(rig: LogRig, ticks: Ticks, *, transactions: list[int]) -> None
         ids=[str(UUID(int=position)) for position in positions],
         xids=[transactions[position % len(transactions)] for position in positions],
     )
-    for number, tick in enumerate(ticks, start=1):
-        lows, highs = ranges(sorted(tick))
-        await rig.ask(
-            "insert into {ticks} (tick, lows, highs, count) values (:tick, :lows, :highs, :count)",
-            tick=number,
-            lows=lows,
-            highs=highs,
-            count=len(tick),
-        )
+    rows = [
+        f"({number}, array{lows}, array{highs}, {len(tick)})"
+        for number, tick in enumerate(ticks, start=1)
+        for lows, highs in [ranges(sorted(tick))]
+    ]
+    await rig.ask(f"insert into {{ticks}} (tick, lows, highs, count) values {', '.join(rows)}")
     high = max(positions, default=0)
     await rig.ask("update {head_table} set high = :high, tick = :tick", high=high, tick=len(ticks))
     await rig.ask("select setval('{sequence_name}', :high)", high=high)
@@ -97,7 +93,7 @@ async def test_wherever_a_group_stands_its_position_can_be_set_again(
     everything = [(number, position) for number, tick in enumerate(ticks, start=1) for position in tick]
     places: list[Any] = ["earliest", "latest", *(UUID(int=position) for _, position in everything)]
     places += [Cursor(*each) for each in everything]
-    await put_at(rig, data.draw(st.sampled_from(places)))
+    await rig.seek(data.draw(st.sampled_from(places)))
     before = await ahead(rig)
     await again(rig, clean=clean)
     assert [position for position in await ahead(rig) if position in before] == before, "some are skipped"
@@ -112,7 +108,7 @@ async def test_position_before_a_message_whose_left_neighbour_is_late(rig: LogRi
     await rig.sequence()
     await late.commit()
     await rig.sequence()
-    await put_at(rig, UUID(int=1))
+    await rig.seek(UUID(int=1))
     await again(rig)
     assert await delivered(rig.outbox, "g") == ["first", "late"]
 
@@ -120,7 +116,7 @@ async def test_position_before_a_message_whose_left_neighbour_is_late(rig: LogRi
 async def test_position_of_a_tick_that_retention_has_deleted(rig: LogRig) -> None:
     """What is left was published under a smaller transaction, and all of it is unread."""
     await lay_out(rig, [[1], [2], [3]], transactions=[10, 90, 80])
-    await put_at(rig, Cursor(1, 1))
+    await rig.seek(Cursor(1, 1))
     async with AsyncSession(rig.engine) as session:
         pair = await rig.outbox.get_position(session, "g")
     await rig.ask("delete from {log} where position = 1")
@@ -133,33 +129,20 @@ async def test_position_of_a_tick_that_retention_has_deleted(rig: LogRig) -> Non
 @pytest.mark.parametrize("place", [Cursor(1, 2), "earliest"], ids=["where it stands", "before it"])
 async def test_what_waits_before_the_place_goes_on_waiting(rig: LogRig, place: Any) -> None:
     """It was neither handled nor is it read again: nobody but the retry would ever hand it out."""
-    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01))
+    outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
     await rig.put("a", 1)
-    await rig.put("b", 2)
-    await rig.sequence()
-
-    async def bad(message: OutboxMessage) -> None:
-        if message.payload == 1:
-            raise ValueError(message.payload)
-
-    await outbox.dispatch(bad, "g")
-    await put_at(rig, place)
-    got = Collector()
-    for _ in range(3):
-        await outbox.dispatch(got, "g")
-    assert 1 in got.payloads
+    await rig.put_apart("b", 2)
+    await outbox.dispatch(refuse, "g")
+    await rig.ask("delete from {deferred} where position = 2")
+    await rig.seek(place)
+    await rig.ask("update {deferred} set due = now()")
+    assert 1 in await delivered(outbox, "g")
 
 
 async def test_what_waits_is_passed_by_a_group_that_is_put_further_on(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.01))
-    await rig.put("a", 1)
-    await rig.sequence()
-
-    async def bad(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
-    await outbox.dispatch(bad, "g")
-    await rig.put("a", 2)
-    await rig.sequence()
-    await put_at(rig, "latest")
+    await rig.put_apart("a", 1)
+    await outbox.dispatch(refuse, "g")
+    await rig.put_apart("a", 2)
+    await rig.seek("latest")
     assert await rig.deferrals() == []

@@ -1,7 +1,6 @@
 """Seeks that meet retention or a settle: nothing protected is deleted, and nothing is read out of its order."""
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -18,8 +17,7 @@ from faststream_outbox._internal.log.blocked import DEFERRED, RETRY, Deferral, a
 from faststream_outbox._internal.log.sharing.leases import moves
 from faststream_outbox._internal.sql.statements import Statement, statements
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.log import Cursor
-from tests.log.admin.test_positions import put_at
+from faststream_outbox.log import Cursor, slot_of
 from tests.log.opened import delivered
 from tests.log.rig import LogRig, Writer
 from tests.waiting import eventually
@@ -39,9 +37,7 @@ async def send(writer: Writer, sent: Statement, **values: Any) -> list[Any]:
 
 async def read_messages(rig: LogRig, count: int) -> None:
     """So many messages, each in a tick of its own, all of them read by the group."""
-    for number in range(1, count + 1):
-        await rig.put("k", number)
-        await rig.sequence()
+    await rig.put_apart("k", *range(1, count + 1))
     await delivered(rig.outbox, "g")
 
 
@@ -51,26 +47,15 @@ async def test_seek_back_between_two_slices_keeps_what_it_protects(
     monkeypatch.setattr(retention, "SLICE", 10)
     await read_messages(rig, 30)
     slices: list[str] = []
-
-    def between(name: str) -> bool:
-        slices.append(name)
-        return slices.count("delete_slice") == 1 and name == "delete_slice"
-
-    fetch, fetch_each = DedicatedConnection.fetch, DedicatedConnection.fetch_each
-
-    async def one(connection: DedicatedConnection, sent: Statement, values: Mapping[str, Any]) -> Any:
-        rows = await fetch(connection, sent, values)
-        if between(sent.name):
-            await put_at(rig, Cursor(15, 15))
-        return rows
+    fetch_each = DedicatedConnection.fetch_each
 
     async def each(connection: DedicatedConnection, steps: Any, **options: Any) -> Any:
         rows = await fetch_each(connection, steps, **options)
-        if between(steps[-1][0].name):
-            await put_at(rig, Cursor(15, 15))
+        slices.append(steps[-1][0].name)
+        if slices == ["delete_slice"]:
+            await rig.seek(Cursor(15, 15))
         return rows
 
-    monkeypatch.setattr(DedicatedConnection, "fetch", one)
     monkeypatch.setattr(DedicatedConnection, "fetch_each", each)
     await rig.outbox.clean(older_than=NOW)
     assert await delivered(rig.outbox, "g") == list(range(16, 31))
@@ -106,12 +91,8 @@ async def test_seek_to_a_message_that_is_just_being_deleted_is_refused(rig: LogR
     await send(cleaner, statement(rig, "retention", "lock_retention"))
     values = {"group_seconds": 3600.0, "age": 0.0, "limit": 100, "after": -1, "tick": 2, "position": 2, "floor": 3}
     assert await send(cleaner, statement(rig, "retention", "delete_slice"), **values)
-    seeking = asyncio.create_task(put_at(rig, event_id))
-
-    async def waits() -> bool:
-        return seeking.done() or await rig.blocked_by(cleaner.connection)
-
-    await eventually(waits)
+    seeking = asyncio.create_task(rig.seek(event_id))
+    await eventually(lambda: rig.blocked_by(cleaner.connection))
     await cleaner.commit()
     with pytest.raises(InvalidOption, match="not any more"):
         await seeking
@@ -127,8 +108,11 @@ async def test_cleaning_does_not_stand_in_front_of_what_reads(rig: LogRig) -> No
     assert set(await rig.committed()) <= {3}
 
 
-async def settling(rig: LogRig, *deferrals: Deferral) -> Writer:
-    """A settle that has moved the cursor behind three messages and deferred some, and is not committed."""
+async def settling(rig: LogRig, *states: tuple[int, str]) -> Writer:
+    """A settle that has moved the cursor behind three messages and set some aside, and is not committed."""
+    await rig.put("k", 1, 2, 3)
+    await rig.sequence()
+    deferrals = [Deferral(position, 1, slot_of("k"), "k", state) for position, state in states]
     reader = await rig.reader()
     await reader.join()
     made_at = (await rig.ask("select at from {ticks} where tick = 1"))[0]["at"]
@@ -140,16 +124,9 @@ async def settling(rig: LogRig, *deferrals: Deferral) -> Writer:
 
 
 async def test_seek_during_a_settle_leaves_nothing_of_it_waiting(rig: LogRig) -> None:
-    await rig.put("k", 1, 2, 3)
-    await rig.sequence()
-    slot = (await rig.ask("select slot from {log} limit 1"))[0]["slot"]
-    settle = await settling(rig, Deferral(1, 1, slot, "k", RETRY, 1), Deferral(3, 1, slot, "k", DEFERRED))
-    seeking = asyncio.create_task(put_at(rig, "earliest"))
-
-    async def waits() -> bool:
-        return seeking.done() or await rig.blocked_by(settle.connection)
-
-    await eventually(waits)
+    settle = await settling(rig, (1, RETRY), (3, DEFERRED))
+    seeking = asyncio.create_task(rig.seek("earliest"))
+    await eventually(lambda: rig.blocked_by(settle.connection))
     await settle.commit()
     await seeking
     assert await rig.deferrals() == []
@@ -157,10 +134,7 @@ async def test_seek_during_a_settle_leaves_nothing_of_it_waiting(rig: LogRig) ->
 
 
 async def test_seek_under_repeatable_read_fails_rather_than_leave_something_waiting(rig: LogRig) -> None:
-    await rig.put("k", 1, 2, 3)
-    await rig.sequence()
-    slot = (await rig.ask("select slot from {log} limit 1"))[0]["slot"]
-    settle = await settling(rig, Deferral(3, 1, slot, "k", DEFERRED))
+    settle = await settling(rig, (3, DEFERRED))
     repeatable = rig.engine.execution_options(isolation_level="REPEATABLE READ")
     async with AsyncSession(repeatable) as session:
         await session.execute(text("select 1 from pg_class limit 1"))
@@ -168,5 +142,5 @@ async def test_seek_under_repeatable_read_fails_rather_than_leave_something_wait
         with pytest.raises(DBAPIError, match="serialize"):
             await rig.outbox.seek(session, "earliest", "g")
         await session.rollback()
-    await put_at(rig, "earliest")
+    await rig.seek("earliest")
     assert await delivered(rig.outbox, "g") == [1, 2, 3]

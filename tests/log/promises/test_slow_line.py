@@ -1,6 +1,5 @@
 """Messages so large, on a line so slow, that as many as usual do not come through in time: fewer are read."""
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +8,8 @@ import pytest
 
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox._internal.sql.statements import Statement
-from faststream_outbox.log import Outbox, OutboxMessage
-from tests.log.opened import Collector, delivered
+from faststream_outbox.log import Outbox
+from tests.log.opened import Collector, delivered, refuse
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
@@ -41,26 +40,13 @@ async def test_half_as_many_are_read_until_they_come_through(rig: LogRig) -> Non
     assert max(asked[6:]) <= 3, "it was tried again and again"
 
 
-async def test_running_consumer_reads_them_too(rig: LogRig) -> None:
-    await rig.put("k", *range(10))
-    collector, stop = Collector(), asyncio.Event()
-    with slow(rig.outbox, most=1):
-        running = asyncio.create_task(rig.outbox.run(collector, "g", stop_event=stop))
-        await eventually(lambda: collector.payloads == list(range(10)), 20.0)
-        stop.set()
-        await running
-
-
 @pytest.mark.slow
 async def test_what_waits_to_be_retried_is_read_so_too(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=0.001))
 
-    async def fail(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
     for number in range(8):
         await rig.put(f"k{number}", number)
-    await outbox.dispatch(fail, "g")
+    await outbox.dispatch(refuse, "g")
     collector = Collector()
     with slow(outbox, most=2):
         await eventually(lambda: _all_of(outbox, collector), 20.0)

@@ -33,11 +33,8 @@ async def test_every_position_is_found_in_its_tick(rig: LogRig, monkeypatch: pyt
                 (free if dice.random() < 0.4 else late).append(high)
         if late:
             ticks[tick] = sorted(late)
-    for tick, numbers in ticks.items():
-        await rig.ask(
-            "insert into {ticks} (tick, lows, highs, count) values (:tick, :numbers, :numbers, :count)",
-            tick=tick, numbers=numbers, count=len(numbers),
-        )  # fmt: skip
+    rows = [f"({tick}, array{numbers}, array{numbers}, {len(numbers)})" for tick, numbers in ticks.items()]
+    await rig.ask(f"insert into {{ticks}} (tick, lows, highs, count) values {', '.join(rows)}")
     gone = set(dice.sample(sorted(ticks), 20)) - {max(ticks)}
     await rig.ask("delete from {ticks} where tick = any (:gone)", gone=sorted(gone))
     truth = {number: tick for tick, numbers in ticks.items() if tick not in gone for number in numbers}

@@ -39,12 +39,18 @@ async def _decide(engine: AsyncEngine, verdict: str, name: str) -> None:
         await connection.execute(text(f"{verdict} prepared '{name}'"))
 
 
-async def test_messages_of_a_prepared_transaction_come_when_it_is_committed(outbox: Outbox) -> None:
+async def _prepare(outbox: Outbox) -> None:
     async with outbox.engine.connect() as publisher:
         await outbox.publish(publisher, OutboxMessage(URI, "prepared"))
         await publisher.execute(text("prepare transaction 'published'"))
+
+
+@pytest.mark.parametrize("owners", [False, True], ids=["", "although owners are looked for among the locks"])
+async def test_messages_of_a_prepared_transaction_come_when_it_is_committed(outbox: Outbox, owners: bool) -> None:
+    await _prepare(outbox)
     for number in range(5):
         await put(outbox, URI, number)
+        await outbox.client.sequencer.tick(owners=owners)
         assert await delivered(outbox, "broker") == [number]
     await _decide(outbox.engine, "commit", "published")
     assert await delivered(outbox, "broker") == ["prepared"]
@@ -66,9 +72,7 @@ async def test_a_prepared_transaction_of_a_stranger_in_another_database_stalls_n
 
 
 async def test_a_prepared_transaction_that_is_rolled_back_leaves_no_gap(outbox: Outbox) -> None:
-    async with outbox.engine.connect() as publisher:
-        await outbox.publish(publisher, OutboxMessage(URI, "prepared"))
-        await publisher.execute(text("prepare transaction 'published'"))
+    await _prepare(outbox)
     await put(outbox, URI, 1)
     assert await delivered(outbox, "broker") == [1]
     await _decide(outbox.engine, "rollback", "published")
@@ -76,14 +80,3 @@ async def test_a_prepared_transaction_that_is_rolled_back_leaves_no_gap(outbox: 
         await put(outbox, URI, number)
         assert await delivered(outbox, "broker") == [number]
     assert await ask(outbox.engine, "select from outbox_gaps") == []
-
-
-async def test_a_prepared_transaction_is_an_owner_that_a_look_at_locks_finds(outbox: Outbox) -> None:
-    async with outbox.engine.connect() as publisher:
-        await outbox.publish(publisher, OutboxMessage(URI, "prepared"))
-        await publisher.execute(text("prepare transaction 'published'"))
-    for number in range(3):
-        await put(outbox, URI, number)
-        await outbox.client.sequencer.tick(owners=True)
-    await _decide(outbox.engine, "commit", "published")
-    assert sorted(await delivered(outbox, "broker"), key=str) == [0, 1, 2, "prepared"]

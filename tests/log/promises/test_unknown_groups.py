@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox.errors import OutboxWarning, UnknownName
 from faststream_outbox.log import Cursor
+from tests.cases import case
 from tests.log.opened import delivered
 from tests.log.rig import LogRig
 
@@ -23,6 +24,10 @@ ASKED: dict[str, Ask] = {
     "parked.retry": lambda rig, _, group, uri: rig.outbox.parked.retry(group, uri),
     "parked.resolve": lambda rig, _, group, uri: rig.outbox.parked.resolve(group, 1, uri=uri),
     "parked.skip": lambda rig, _, group, uri: rig.outbox.parked.skip(group, 1, uri=uri),
+    "groups.list": lambda rig, _, group, uri: rig.outbox.groups.list(group, uri),
+    "groups.pause": lambda rig, _, group, uri: rig.outbox.groups.pause(group, uri),
+    "groups.resume": lambda rig, _, group, uri: rig.outbox.groups.resume(group, uri),
+    "groups.delete": lambda rig, _, group, uri: rig.outbox.groups.delete(group, uri),
 }
 
 
@@ -40,11 +45,12 @@ async def ask(rig: LogRig, asked: str, group: str, uri: str) -> Any:
         return await ASKED[asked](rig, session, group, uri)
 
 
-@pytest.mark.parametrize("asked", ASKED)
-async def test_a_slip_of_the_hand_is_refused_with_the_nearest_name(read: LogRig, asked: str) -> None:
-    with pytest.raises(UnknownName, match=r"'serch'.* 'search'"):
-        await ask(read, asked, "serch", "orders")
-    await ask(read, asked, "search", "orders")
+async def test_a_slip_of_the_hand_is_refused_with_the_nearest_name(read: LogRig) -> None:
+    for asked in ASKED:
+        with case(asked):
+            with pytest.raises(UnknownName, match=r"'serch'.* 'search'"):
+                await ask(read, asked, "serch", "orders")
+            await ask(read, asked, "search", "orders")
 
 
 async def test_group_that_reads_another_uri_is_named_with_it(read: LogRig) -> None:

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
+from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.settler import Settler
 from faststream_outbox._internal.log.sharing.leases import CrashGuard
 from faststream_outbox._internal.log.sharing.slots import slot_of
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.log import Outbox, OutboxMessage
-from tests.log.opened import Collector, drain
+from faststream_outbox.log import OutboxMessage
+from tests.log.asked import recorded
+from tests.log.opened import Collector, delivered, drain, reading, refuse
 from tests.log.rig import LogRig
 from tests.waiting import eventually
 
@@ -25,32 +27,24 @@ async def die(rig: LogRig) -> None:
     await rig.ask("update {offsets} set owner = gen_random_uuid(), until = clock_timestamp() - interval '1 second'")
 
 
-def sent(outbox: Outbox) -> list[str]:
-    """The names of statements, as they are sent from now on."""
-    names: list[str] = []
-    fetch = outbox.client.connection.fetch
-
-    async def watched(statement: Any, values: Any) -> Any:
-        names.append(statement.name)
-        return await fetch(statement, values)
-
-    outbox.client.connection.fetch = watched  # type: ignore[method-assign]
-    return names
+async def joined(rig: LogRig, fixed: tuple[int, int] = ALL, **options: Any) -> Reader:
+    reader = await rig.reader(fixed=fixed, **options)
+    await reader.join()
+    return reader
 
 
 async def test_nothing_is_noted_while_owners_give_back_what_they_hold(rig: LogRig) -> None:
-    names = sent(rig.outbox)
-    for number in range(3):
-        await rig.put("k", number)
-        await drain(rig.outbox, Collector(), "g")
-    assert "note" not in names
-    assert "move" in names
+    with recorded(rig.outbox) as asked:
+        for number in range(3):
+            await rig.put("k", number)
+            await drain(rig.outbox, Collector(), "g")
+    names = {each.statement.name for each in asked}
+    assert ("note" in names, "move" in names) == (False, True)
 
 
 async def test_messages_of_a_dead_owner_run_one_by_one_and_are_written_each(rig: LogRig) -> None:
     await rig.put("k", 1, 2, 3)
-    reader = await rig.reader(fixed=ALL)
-    await reader.join()
+    await joined(rig)
     await die(rig)
     seen: list[tuple[int, int]] = []
 
@@ -64,31 +58,24 @@ async def test_messages_of_a_dead_owner_run_one_by_one_and_are_written_each(rig:
     assert (span["suspect"], span["suspect_epoch"], span["crashes"]) == (None, None, 0)
 
 
-@pytest.mark.parametrize("deaths", [1, 10 * LIMIT])
-async def test_fleet_that_is_killed_again_and_again_parks_nothing(rig: LogRig, deaths: int) -> None:
+async def test_fleet_that_is_killed_again_and_again_parks_nothing(rig: LogRig) -> None:
     """Nobody noted anything before it died: no message is to blame."""
     outbox = await rig.another(crash_limit=LIMIT)
     await rig.put("k", 1, 2)
-    for _ in range(deaths):
-        reader = await rig.reader(fixed=ALL)
-        await reader.join()
+    for _ in range(10 * LIMIT):
+        await joined(rig)
         await die(rig)
-    collector = Collector()
-    await drain(outbox, collector, "g")
-    assert collector.payloads == [1, 2]
+    assert await delivered(outbox, "g") == [1, 2]
 
 
 async def test_death_counts_against_the_message_that_was_noted_and_progress_forgets_it(rig: LogRig) -> None:
     outbox = await rig.another(crash_limit=LIMIT)
     await rig.put("k", 1, 2, 3)
     for death in range(LIMIT):
-        reader = await rig.reader(fixed=ALL, crash_limit=LIMIT)
-        await reader.join()
+        reader = await joined(rig, crash_limit=LIMIT)
         assert await reader.settler.note(0, 1) == death
         await die(rig)
-    collector = Collector()
-    await drain(outbox, collector, "g")
-    assert collector.payloads == [2, 3]
+    assert await delivered(outbox, "g") == [2, 3]
     (deferral,) = await rig.deferrals()
     assert (deferral["position"], deferral["state"]) == (1, "parked")
     assert deferral["error_message"].startswith(f"crash_loop: {LIMIT} processes")
@@ -97,8 +84,7 @@ async def test_death_counts_against_the_message_that_was_noted_and_progress_forg
 
 async def test_another_suspect_begins_at_nothing(rig: LogRig) -> None:
     for position in (1, 2, 1, 2, 1):
-        reader = await rig.reader(fixed=ALL)
-        await reader.join()
+        reader = await joined(rig)
         assert await reader.settler.note(0, position) == 0
         await die(rig)
 
@@ -108,11 +94,9 @@ async def test_messages_that_were_noted_at_a_death_do_not_run_beside_each_other(
     outbox = await rig.another()
     low, high = (next(key for key in "abcdefgh" if (slot_of(key) > 127) is is_high) for is_high in (False, True))
     await rig.put(low, 1)
-    await rig.put(high, 2)
-    await rig.sequence()
-    readers = [await rig.reader(fixed=share) for share in ((0, 127), (128, 255))]
-    for reader in readers:
-        await reader.join()
+    await rig.put_apart(high, 2)
+    for share in ((0, 127), (128, 255)):
+        reader = await joined(rig, share)
         batch = await reader.next_batch(is_idle=True)
         for delivery in batch.deliveries if batch else ():
             await reader.settler.note(delivery.slot, delivery.position)
@@ -130,27 +114,19 @@ async def test_messages_that_were_noted_at_a_death_do_not_run_beside_each_other(
         inside.remove(message.payload)
         collector.messages.append(message)
 
-    collector, stop = Collector(), asyncio.Event()
-    running = asyncio.create_task(
-        outbox.run(handle, "g", concurrency=2, process_id=0, num_processes=1, stop_event=stop, poll_interval=0.1)
-    )
-    await eventually(lambda: sorted(collector.payloads) == [1, 2], 20)
-    stop.set()
-    await running
+    collector = Collector()
+    async with reading(outbox, handle, "g", concurrency=2, process_id=0, num_processes=1, poll_interval=0.1):
+        await eventually(lambda: sorted(collector.payloads) == [1, 2], 20)
     assert most == 1
 
 
 async def test_message_that_waited_is_forgotten_as_a_suspect_once_it_has_run(rig: LogRig) -> None:
     outbox = await rig.another(retry_strategy=ConstantRetry(delay_seconds=3600))
     await rig.put("k", 1)
-
-    async def handle(message: OutboxMessage) -> None:
-        raise ValueError(message.payload)
-
-    await outbox.dispatch(handle, "g")
+    await outbox.dispatch(refuse, "g")
     await rig.ask("update {deferred} set due = now()")
     await die(rig)
-    await outbox.dispatch(handle, "g")
+    await outbox.dispatch(refuse, "g")
     assert [(row["state"], row["attempts"]) for row in await rig.deferrals()] == [("retry", 2)]
     assert [row["suspect"] for row in await rig.spans()] == [None]
 
@@ -158,8 +134,7 @@ async def test_message_that_waited_is_forgotten_as_a_suspect_once_it_has_run(rig
 async def test_iterator_parks_a_message_that_owners_died_with(rig: LogRig) -> None:
     outbox = await rig.another(crash_limit=1)
     await rig.put("k", 1, 2)
-    reader = await rig.reader(fixed=ALL)
-    await reader.join()
+    reader = await joined(rig)
     await reader.settler.note(0, 1)
     await die(rig)
     async for message in outbox.messages("g"):
@@ -200,12 +175,8 @@ async def test_message_that_was_noted_when_its_member_was_stopped_comes_again(
         return crashes
 
     collector = Collector()
-
-    async def handle(message: OutboxMessage, *_: Any) -> None:
-        await collector(message)
-
     monkeypatch.setattr(Settler, "note", noted)
-    await asyncio.wait_for(rig.outbox.run(handle, "g", stop_event=stop, transactional=transactional), 30)
+    await asyncio.wait_for(rig.outbox.run(collector, "g", stop_event=stop, transactional=transactional), 30)
     monkeypatch.undo()
     await drain(rig.outbox, collector, "g")
     assert collector.of("a") == [3, 4]

@@ -1,6 +1,7 @@
 """Slots, URIs and filters: the same in Python and in SQL, for any text."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -9,14 +10,19 @@ from hypothesis import strategies as st
 from sqlalchemy import URL
 
 from faststream_outbox._internal.log.sharing.slots import (
+    BEGINNING,
     SLOTS,
+    Span,
     checked_filter,
     checked_group,
     checked_uri,
+    filters_of,
     key_of,
     matches,
     prefix_of,
+    runs,
     slot_of,
+    slots_of,
     uri_of,
 )
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
@@ -128,9 +134,9 @@ def test_what_is_no_text_is_refused(wrong: object) -> None:
             check(wrong)
 
 
-def test_longest_uri_fits() -> None:
-    assert checked_uri("a" * 1024) == "a" * 1024
-    assert checked_uri("€" * 341) == "€" * 341
+@each("longest", ["a" * 1024, "€" * 341])
+def test_longest_uri_fits(longest: str) -> None:
+    assert checked_uri(longest) == longest
 
 
 def test_empty_is_every_uri_and_the_group_without_a_name() -> None:
@@ -141,3 +147,16 @@ def test_group_must_fit() -> None:
     assert checked_group("ü" * 127)
     with pytest.raises(InvalidMessage):
         checked_group("ü" * 128)
+
+
+@given(st.sets(st.integers(0, 255)))
+def test_runs_are_every_slot_once(slots: set[int]) -> None:
+    spans = [Span(slot, slot, BEGINNING, 0) for slot in slots]
+    found = list(runs(slots_of(spans)))
+    assert [slot for lo, hi in found for slot in range(lo, hi + 1)] == sorted(slots)
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(found))
+
+
+@given(st.text("ab/", max_size=8), st.text("ab/", max_size=8))
+def test_filters_of_a_uri_are_those_that_match_it(uri: str, wanted: str) -> None:
+    assert (wanted in filters_of(uri)) == matches(uri, wanted)
