@@ -26,6 +26,11 @@ class EffectsShop:
         async with AsyncSession(self.engine) as session, session.begin():
             await self.broker.publish_batch(*bodies, queue=queue, session=session)
 
+    async def deliver(self, *bodies: Any, queue: str = "orders") -> None:
+        """Start, and publish."""
+        await self.broker.start()
+        await self.publish(*bodies, queue=queue)
+
     async def sql(self, statement: str) -> list[Any]:
         async with self.engine.begin() as connection:
             result = await connection.execute(text(statement))

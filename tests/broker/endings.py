@@ -1,13 +1,17 @@
-"""What became of a message, asked in the same words of a queue and of a topic."""
+"""Every way for a handler to end, what becomes of its message, and how to ask that of a queue and of a topic."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from faststream import AckPolicy
+from faststream.exceptions import AckMessage, NackMessage, RejectMessage, SkipMessage, StopConsume
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox._internal.events.types import Died, Handled, Retried
+from faststream_outbox.annotations import OutboxMessage
 from tests.broker.topics.stage import Stage
 from tests.waiting import eventually
 
@@ -23,8 +27,96 @@ class Ended:
     error: str | None = field(default=None, compare=False)
 
 
+class Panic(BaseException):
+    """What a Rust extension raises."""
+
+
+ACK, REJECT, NACK, MANUAL = AckPolicy.ACK, AckPolicy.REJECT_ON_ERROR, AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL
+STRATEGY_DELAY, LEASE_SECONDS = 1000.0, 300.0
+DONE, DEAD, UNDECIDED = Ended("gone"), Ended("dead"), Ended("undecided")
+RETRY, LATER = Ended("waits", STRATEGY_DELAY, attempts=1), Ended("waits", 500, attempts=1)
+SNOOZED, SKIPPED = Ended("waits", 500, attempts=0), Ended("waits", LEASE_SECONDS, attempts=0)
+
+
+def _by_policy(ack: Ended, reject: Ended, nack: Ended, manual: Ended = UNDECIDED) -> dict[AckPolicy, Ended]:
+    return {ACK: ack, REJECT: reject, NACK: nack, MANUAL: manual}
+
+
+TABLE: dict[str, dict[AckPolicy, Ended]] = {
+    "returns": _by_policy(DONE, DONE, DONE),
+    "exception": _by_policy(DONE, DEAD, RETRY),
+    "panic": _by_policy(DONE, DEAD, RETRY),
+    "AckMessage": _by_policy(DONE, DONE, DONE),
+    "NackMessage": _by_policy(RETRY, RETRY, RETRY),
+    "NackMessage(500)": _by_policy(LATER, LATER, LATER),
+    "RejectMessage": _by_policy(DEAD, DEAD, DEAD),
+    "SkipMessage": _by_policy(SKIPPED, SKIPPED, SKIPPED),
+    "StopConsume": _by_policy(DONE, DEAD, RETRY),
+    "parser raises": _by_policy(DONE, DEAD, RETRY),
+    "on_receive raises": _by_policy(DONE, DEAD, RETRY),
+    "message.ack()": _by_policy(DONE, DONE, DONE, DONE),
+    "message.nack()": _by_policy(RETRY, RETRY, RETRY, RETRY),
+    "message.nack(500)": _by_policy(LATER, LATER, LATER, LATER),
+    "message.snooze(500)": _by_policy(SNOOZED, SNOOZED, SNOOZED, SNOOZED),
+    "message.reject()": _by_policy(DEAD, DEAD, DEAD, DEAD),
+    "acks, then raises": _by_policy(DONE, DONE, DONE, DONE),
+    "nacks, then raises": _by_policy(RETRY, RETRY, RETRY, RETRY),
+    "rejects, then raises": _by_policy(DEAD, DEAD, DEAD, DEAD),
+    "rejects, then acks": _by_policy(DEAD, DEAD, DEAD, DEAD),
+    "cancelled": _by_policy(RETRY, RETRY, RETRY, RETRY),
+}
+RAISED: dict[str, BaseException] = {
+    "exception": ValueError(),
+    "panic": Panic(),
+    "AckMessage": AckMessage(),
+    "NackMessage": NackMessage(),
+    "NackMessage(500)": NackMessage(delay=500),
+    "RejectMessage": RejectMessage(),
+    "SkipMessage": SkipMessage(),
+    "StopConsume": StopConsume(),
+    "cancelled": asyncio.CancelledError(),
+}
+DECIDED: dict[str, Callable[[Any], Awaitable[None]]] = {
+    "message.ack()": lambda message: message.ack(),
+    "message.nack()": lambda message: message.nack(),
+    "message.nack(500)": lambda message: message.nack(delay=500),
+    "message.snooze(500)": lambda message: message.snooze(500),
+    "message.reject()": lambda message: message.reject(),
+    "acks": lambda message: message.ack(),
+    "nacks": lambda message: message.nack(),
+    "rejects": lambda message: message.reject(),
+}
+
+
+def ending_in(ending: str) -> Callable[..., Awaitable[None]]:
+    """A handler that ends so with 1, and acks 2."""
+    first, _, then = ending.partition(", then ")
+
+    async def handle(body: int, message: OutboxMessage) -> None:
+        if body == 2:
+            await message.ack()
+            return
+        if first in DECIDED:
+            await DECIDED[first](message)
+        if then == "acks":
+            await message.ack()
+        if then == "raises":
+            raise ValueError
+        if ending in RAISED:
+            raise RAISED[ending]
+
+    return handle
+
+
+async def failing_parser(raw: Any) -> Any:
+    """What a subscriber needs whose parser raises."""
+    raise ValueError
+
+
 class Endings(ABC):
     """Subscribers of one engine, and what became of their messages."""
+
+    undecided = UNDECIDED
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -82,6 +174,9 @@ class QueueEndings(Endings):
 
 class TopicEndings(Endings):
     """A second message of the key comes behind: it waits where the first one does."""
+
+    # Nobody else can say what becomes of it: its key would go on without it.
+    undecided = RETRY
 
     def subscriber(self, name: str, **options: Any) -> Callable[..., Any]:
         return self.stage.broker.subscriber(topic=name, group="billing", **options)

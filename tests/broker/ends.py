@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from faststream import AckPolicy, BaseMiddleware
+from faststream import AckPolicy, BaseMiddleware, Context
 from faststream.response import PublishCommand
 from sqlalchemy import MetaData
 
@@ -15,18 +16,15 @@ from faststream_outbox._internal.log.message import OutboxMessage as TopicMessag
 from faststream_outbox._internal.memory.log import MemoryLog
 from faststream_outbox._internal.outcomes.calling import limited
 from faststream_outbox._internal.outcomes.outcome import Dead, Done, Outcome, Release, Retry, Settled, Undecided
-from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage
 from faststream_outbox.log import make_log_tables
+from tests.broker.endings import Panic
+
+__all__ = ["Panic"]
 
 POLICIES = (AckPolicy.ACK, AckPolicy.REJECT_ON_ERROR, AckPolicy.NACK_ON_ERROR, AckPolicy.MANUAL)
 LEASE_SECONDS = 300.0
 REACHED: ContextVar[asyncio.Event] = ContextVar("reached")
 """Set when a handler waits for its cancellation."""
-SOON = 0.01
-
-
-class Panic(BaseException):
-    """What a Rust extension raises."""
 
 
 def said(outcome: Outcome) -> str:
@@ -127,25 +125,16 @@ def cancelled(then: Ending | None = None) -> Ending:
     return end
 
 
+@dataclass(frozen=True)
 class Case:
     """One way to end."""
 
-    def __init__(
-        self,
-        ending: Ending = returns,
-        *,
-        is_stopped: bool = False,
-        seconds: float | None = None,
-        can_publish: bool = True,
-        can_commit: bool = True,
-        can_forward: bool = True,
-    ) -> None:
-        self.ending = ending
-        self.is_stopped = is_stopped
-        self.seconds = seconds
-        self.can_publish = can_publish
-        self.can_commit = can_commit
-        self.can_forward = can_forward
+    ending: Ending = returns
+    is_stopped: bool = False
+    seconds: float | None = None
+    can_publish: bool = True
+    can_commit: bool = True
+    can_forward: bool = True
 
 
 async def ended(case: Case, *, transactional: bool, count: int = 1) -> tuple[str, ...]:
@@ -159,32 +148,22 @@ async def ended(case: Case, *, transactional: bool, count: int = 1) -> tuple[str
     )
     if not case.can_publish:
         broker.add_middleware(Refuses)
-    is_batch = count > 1
 
     def registered(policy: AckPolicy) -> Any:
         subscriber = broker.subscriber(
             topic=policy.name.lower(),
             group="table",
             ack_policy=policy,
-            batch=is_batch,
+            batch=count > 1,
             transactional=transactional,
             lease_ttl_seconds=LEASE_SECONDS,
         )
         letters = (lambda call: call) if case.can_publish else broker.publisher("letters")
 
-        if is_batch:
+        async def handle(body: Any, message: Annotated[Any, Context()]) -> Any:
+            return await case.ending(message)
 
-            @letters
-            @subscriber
-            async def handle_batch(bodies: list[int], message: OutboxBatchMessage) -> Any:
-                return await case.ending(message)
-        else:
-
-            @letters
-            @subscriber
-            async def handle(body: int, message: OutboxMessage) -> Any:
-                return await case.ending(message)
-
+        letters(subscriber(handle))
         return subscriber
 
     subscribers = [registered(policy) for policy in POLICIES]

@@ -26,39 +26,24 @@ def other(table: Table) -> MemoryBackend:
     return MemoryBackend(FakeOutboxClient(table))
 
 
-async def seen_by_a_new_task(config: OutboxBrokerConfig) -> tuple[Any, Any]:
-    async def look() -> tuple[Any, Any]:
-        return config.backend, config.producer
-
-    return await asyncio.create_task(look())
+async def look(config: OutboxBrokerConfig, when: asyncio.Event) -> tuple[Any, Any]:
+    await when.wait()
+    return config.backend, config.producer
 
 
-async def test_task_and_its_children_see_the_replacement(config: OutboxBrokerConfig, other: MemoryBackend) -> None:
-    producer: Any = object()
-    with replaced(config, other, producer):
-        assert (config.backend, config.client, config.producer) == (other, other.client, producer)
-        assert await seen_by_a_new_task(config) == (other, producer)
-
-
-async def test_other_tasks_go_on_with_the_brokers_own(config: OutboxBrokerConfig, other: MemoryBackend) -> None:
+async def test_task_and_its_children_see_the_replacement_until_it_ends_and_others_never(
+    config: OutboxBrokerConfig, other: MemoryBackend
+) -> None:
     own = config.own_backend, config.producer
     may_look = asyncio.Event()
-
-    async def look() -> tuple[Any, Any]:
-        await may_look.wait()
-        return config.backend, config.producer
-
-    before = asyncio.create_task(look())
+    producer: Any = object()
+    before = asyncio.create_task(look(config, may_look))
     await asyncio.sleep(0)
-    with replaced(config, other, object()):  # type: ignore[arg-type]
+    with replaced(config, other, producer):
         may_look.set()
+        assert (config.backend, config.client, config.producer) == (other, other.client, producer)
+        assert await asyncio.create_task(look(config, may_look)) == (other, producer)
         assert await before == own
-
-
-async def test_replacement_ends(config: OutboxBrokerConfig, other: MemoryBackend) -> None:
-    own = config.own_backend, config.producer
-    with replaced(config, other, object()):  # type: ignore[arg-type]
-        pass
     assert (config.backend, config.producer) == own
 
 

@@ -1,9 +1,7 @@
 """Starting, stopping and pinging; several brokers in one application; publishing without an event loop."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,10 +13,9 @@ from sqlalchemy.orm import Session
 
 from faststream_outbox import OutboxBroker, OutboxResponse, TestOutboxBroker
 from faststream_outbox.annotations import OutboxBatchMessage, OutboxMessage, OutboxSession
-from faststream_outbox.errors import SessionRequired
 from faststream_outbox.schema import make_outbox_table
 from faststream_outbox.testing import fake_session
-from tests.broker.conformance.ways import Seen
+from tests.broker.conformance.ways import Seen, answering, noting
 from tests.tables import existing
 from tests.waiting import eventually
 
@@ -34,71 +31,51 @@ async def broker(engine: AsyncEngine, table: Table) -> AsyncIterator[OutboxBroke
 async def seen(broker: OutboxBroker) -> Seen:
     """What a handler of `orders` saw."""
     seen = Seen()
-
-    @broker.subscriber("orders")
-    async def handle(body: Any) -> None:
-        seen(body)
-
+    noting(broker, seen)
     return seen
 
 
-async def _publish(broker: OutboxBroker, engine: AsyncEngine, body: Any, queue: str = "orders", **options: Any) -> None:
-    async with AsyncSession(engine) as session, session.begin():
+async def _publish(broker: OutboxBroker, body: Any, queue: str = "orders", **options: Any) -> None:
+    async with AsyncSession(broker.engine) as session, session.begin():
         await broker.publish(body, queue, session=session, **options)
 
 
-async def test_start_twice_starts_once(broker: OutboxBroker, engine: AsyncEngine, seen: Seen) -> None:
+async def test_start_twice_starts_once_and_a_stop_more_does_nothing(broker: OutboxBroker, seen: Seen) -> None:
+    await broker.stop()
+    assert not broker.running
     await broker.start()
     (worker,) = [subscriber.worker for subscriber in broker.subscribers]  # type: ignore[attr-defined]
     await broker.start()
     assert [subscriber.worker for subscriber in broker.subscribers] == [worker]  # type: ignore[attr-defined]
-
-
-async def test_stop_before_start_does_nothing(broker: OutboxBroker, seen: Seen) -> None:
-    await broker.stop()
-    assert not broker.running
-
-
-async def test_stop_twice_does_nothing_more(broker: OutboxBroker, seen: Seen) -> None:
-    await broker.start()
     await broker.stop()
     await broker.stop()
     assert not broker.running
 
 
-async def test_broker_can_be_started_again(broker: OutboxBroker, engine: AsyncEngine, seen: Seen) -> None:
-    for round_ in range(2):
-        await broker.start()
-        await _publish(broker, engine, round_)
-        await seen.first(round_ + 1)
-        await broker.stop()
+async def test_broker_can_be_started_again(broker: OutboxBroker, seen: Seen) -> None:
+    async with broker.engine.connect() as connection:
+        for round_ in range(2):
+            await broker.start()
+            await _publish(broker, round_)
+            await seen.first(round_ + 1)
+            await broker.stop()
+        # The engine that was given stays open.
+        assert (await connection.execute(text("select 1"))).scalar_one() == 1
     assert seen == [0, 1]
 
 
-async def test_entering_a_broker_connects_and_does_not_consume(
-    broker: OutboxBroker, engine: AsyncEngine, seen: Seen
-) -> None:
+async def test_entering_a_broker_connects_and_does_not_consume(broker: OutboxBroker, seen: Seen) -> None:
     async with broker:
-        await _publish(broker, engine, 1)
+        await _publish(broker, 1)
         assert [subscriber.worker for subscriber in broker.subscribers] == [None]  # type: ignore[attr-defined]
         assert not broker.running
-
-
-async def test_engine_stays_open_after_a_stop(broker: OutboxBroker, engine: AsyncEngine, seen: Seen) -> None:
-    async with engine.connect() as connection:
-        await broker.start()
-        await broker.stop()
-        assert (await connection.execute(text("select 1"))).scalar_one() == 1
 
 
 async def test_stop_leaves_no_connection_of_its_own(database_url: URL, table: Table, sync_engine: Engine) -> None:
     named = {"application_name": "stopped"}
     engine = create_async_engine(database_url, connect_args={"server_settings": named}, pool_size=5)
     broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> None: ...
-
+    noting(broker, Seen())
     await broker.start()
     await broker.stop()
     await engine.dispose()
@@ -111,13 +88,9 @@ async def test_stop_leaves_no_connection_of_its_own(database_url: URL, table: Ta
     await eventually(no_connection_is_left)
 
 
-async def test_ping_says_yes_while_it_runs(broker: OutboxBroker, seen: Seen) -> None:
+async def test_ping_says_yes_while_it_runs_and_no_when_a_loop_is_dead(broker: OutboxBroker, seen: Seen) -> None:
     await broker.start()
     assert await broker.ping(timeout=30)
-
-
-async def test_ping_says_no_when_a_loop_is_dead(broker: OutboxBroker, seen: Seen) -> None:
-    await broker.start()
     service: Any = broker.client._services[0]
     task = service._task
     task.cancel()
@@ -125,33 +98,17 @@ async def test_ping_says_no_when_a_loop_is_dead(broker: OutboxBroker, seen: Seen
     assert not await broker.ping(timeout=5)
 
 
-@pytest.mark.examines
-async def test_ping_says_no_when_the_database_is_out_of_reach(table: Table) -> None:
-    engine = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/none")
-    assert not await OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None).ping(timeout=5)
-    await engine.dispose()
-
-
-async def test_broker_without_an_engine_says_what_to_do(table: Table) -> None:
-    with pytest.raises(Exception, match=r"OutboxBroker\(engine, outbox_table=…\)"):
-        await OutboxBroker(outbox_table=table).start()
-
-
 async def test_application_runs_two_outbox_brokers(
     engine: AsyncEngine, broker: OutboxBroker, seen: Seen, sync_engine: Engine
 ) -> None:
     with existing(make_outbox_table(MetaData(), table_name="second_outbox"), sync_engine) as second_table:
         second = OutboxBroker(engine, outbox_table=second_table, dlq_table=None, logger=None)
-
-        @second.subscriber("orders")
-        async def handle(body: Any) -> None:
-            seen(f"second {body}")
-
+        noting(second, seen, note=lambda body, message: f"second {body}")
         app = FastStream(broker, second, logger=None)
         await app.start()
-        await _publish(second, engine, 1)
+        await _publish(second, 1)
         await seen.first(1)
-        await _publish(broker, engine, 2)
+        await _publish(broker, 2)
         await seen.first(2)
         await app.stop()
     assert seen == ["second 1", 2]
@@ -175,169 +132,88 @@ async def test_each_driver_carries_a_message_through_a_transactional_handler(
 
     await broker.start()
     try:
-        await _publish(broker, driver_engine, {"id": 1})
+        await _publish(broker, {"id": 1})
         assert await seen.first() == [([{"id": 1}], "1")]
     finally:
         await broker.stop()
 
 
-async def test_publishing_without_a_session_is_refused_and_says_what_to_do(broker: OutboxBroker) -> None:
-    with pytest.raises(SessionRequired, match=r"publish\(body, queue=…, session=session\).*autocommit=True"):
-        await broker.publish(1, "orders")
-
-
-async def test_autocommit_publishes_in_a_transaction_of_its_own(engine: AsyncEngine, table: Table) -> None:
-    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, autocommit=True, logger=None)
-    await broker.publish(1, "orders")
-    async with AsyncSession(engine) as session:
-        assert len(await broker.fetch_unprocessed(session=session)) == 1
-
-
-async def test_publish_does_not_commit(broker: OutboxBroker, engine: AsyncEngine) -> None:
-    async with AsyncSession(engine) as session:
-        await session.begin()
-        await broker.publish(1, "orders", session=session)
-        await session.rollback()
-        assert await broker.fetch_unprocessed(session=session) == []
-
-
-@pytest.mark.parametrize("kind", ["Session", "Connection"])
 async def test_publish_sync_from_a_plain_thread_is_delivered(
-    broker: OutboxBroker, seen: Seen, sync_engine: Engine, kind: str
+    broker: OutboxBroker, seen: Seen, sync_engine: Engine
 ) -> None:
     def publish() -> None:
-        if kind == "Session":
-            with Session(sync_engine) as session, session.begin():
-                broker.publish_sync({"id": 1}, "orders", session=session)
-        else:
-            with sync_engine.begin() as connection:
-                broker.publish_sync({"id": 1}, "orders", session=connection)
+        with Session(sync_engine) as session, session.begin():
+            broker.publish_sync({"id": 1}, "orders", session=session)
 
     await broker.start()
-    thread = threading.Thread(target=publish)
-    thread.start()
+    await asyncio.to_thread(publish)
     assert await seen.first() == [{"id": 1}]
-    thread.join()
 
 
 def test_publish_sync_needs_no_event_loop(database_url: URL, table: Table, sync_engine: Engine) -> None:
     broker = OutboxBroker(create_async_engine(database_url), outbox_table=table, logger=None)
     with Session(sync_engine) as session, session.begin():
         number = broker.publish_sync("x", queue="orders", session=session, headers={"a": "1"}, key="k")
+        broker.publish_sync("y", "orders", session=session, timer_id="t")
+        assert broker.cancel_timer_sync(queue="orders", timer_id="t", session=session)
     with sync_engine.connect() as connection:
         (row,) = connection.execute(text(f"select id, payload, headers->>'a', key from {table.name}")).all()
     assert tuple(row) == (number, b"x", "1", "k")
 
 
-def test_publish_sync_rolls_back_with_its_session(database_url: URL, table: Table, sync_engine: Engine) -> None:
-    broker = OutboxBroker(create_async_engine(database_url), outbox_table=table, logger=None)
-    with Session(sync_engine) as session:
-        broker.publish_sync("x", "orders", session=session)
-        session.rollback()
-    with sync_engine.connect() as connection:
-        assert connection.execute(text(f"select count(*) from {table.name}")).scalar_one() == 0
-
-
-def test_timer_is_cancelled_without_an_event_loop(database_url: URL, table: Table, sync_engine: Engine) -> None:
-    broker = OutboxBroker(create_async_engine(database_url), outbox_table=table, logger=None)
-    with Session(sync_engine) as session, session.begin():
-        broker.publish_sync("x", "orders", session=session, timer_id="t", activate_in=timedelta(hours=1))
-        assert broker.cancel_timer_sync(queue="orders", timer_id="t", session=session)
-
-
-async def test_stacked_publisher_of_another_broker_relays(table: Table) -> None:
+@pytest.mark.parametrize("are_passed_on", [False, True])
+async def test_stacked_publisher_of_another_broker_relays_and_passes_headers_on_where_asked_for(
+    table: Table, *, are_passed_on: bool
+) -> None:
     outbox, nats = OutboxBroker(outbox_table=table, logger=None), NatsBroker(logger=None)
-
-    @nats.publisher("subject")
-    @outbox.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body + 1
+    headers: list[dict[str, Any]] = []
+    nats.publisher("subject")(answering(outbox, propagate_inbound_headers=are_passed_on))
 
     @nats.subscriber("subject")
-    async def arrived(body: int) -> None: ...
+    async def arrived(body: int, message: OutboxMessage) -> None:
+        headers.append(dict(message.headers))
 
     async with TestNatsBroker(nats), TestOutboxBroker(outbox) as tested:
-        await tested.publish(1, "orders", session=fake_session(), correlation_id="c1")
+        await tested.publish(1, "orders", session=fake_session(), correlation_id="c1", headers={"tenant": "a"})
         await arrived.assert_called_once_with(2, correlation_id="c1")
+    assert [one.get("tenant") for one in headers] == ["a" if are_passed_on else None]
 
 
-async def test_inbound_headers_are_passed_on_where_asked_for(table: Table) -> None:
-    outbox, nats = OutboxBroker(outbox_table=table, logger=None), NatsBroker(logger=None)
-    headers: list[dict[str, Any]] = []
-
-    @nats.publisher("subject")
-    @outbox.subscriber("orders", propagate_inbound_headers=True)
-    async def handle(body: int) -> int:
-        return body
-
-    @nats.subscriber("subject")
-    async def looked(body: int, message: OutboxMessage) -> None:
-        headers.append(dict(message.headers))
-
-    async with TestNatsBroker(nats), TestOutboxBroker(outbox) as tested:
-        await tested.publish(1, "orders", session=fake_session(), headers={"tenant": "a"})
-    assert [one["tenant"] for one in headers] == ["a"]
-
-
-async def test_inbound_headers_stay_behind_where_not_asked_for(table: Table) -> None:
-    outbox, nats = OutboxBroker(outbox_table=table, logger=None), NatsBroker(logger=None)
-    headers: list[dict[str, Any]] = []
-
-    @nats.publisher("subject")
-    @outbox.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body
-
-    @nats.subscriber("subject")
-    async def looked(body: int, message: OutboxMessage) -> None:
-        headers.append(dict(message.headers))
-
-    async with TestNatsBroker(nats), TestOutboxBroker(outbox) as tested:
-        await tested.publish(1, "orders", session=fake_session(), headers={"tenant": "a"})
-    assert "tenant" not in headers[0]
-
-
-async def test_inbound_headers_give_way_to_the_responses_own(engine: AsyncEngine, broker: OutboxBroker) -> None:
+async def test_inbound_headers_give_way_to_the_responses_own(broker: OutboxBroker) -> None:
     seen = Seen()
 
     @broker.subscriber("orders", propagate_inbound_headers=True, transactional=True)
     async def handle(body: int) -> OutboxResponse:
         return OutboxResponse(body, queue="bills", headers={"mine": "1"} if body == 1 else None)
 
-    @broker.subscriber("bills")
-    async def looked(body: int, message: OutboxMessage) -> None:
-        seen((body, message.headers.get("mine"), message.headers.get("tenant")))
-
+    noting(
+        broker,
+        seen,
+        "bills",
+        note=lambda body, message: (body, message.headers.get("mine"), message.headers.get("tenant")),
+    )
     await broker.start()
     for body in (1, 2):
-        await _publish(broker, engine, body, headers={"tenant": "a"})
+        await _publish(broker, body, headers={"tenant": "a"})
         await seen.first(body)
     assert seen == [(1, "1", None), (2, None, "a")]
 
 
-async def test_failing_publisher_of_another_broker_keeps_the_message(engine: AsyncEngine, broker: OutboxBroker) -> None:
+async def test_failing_publisher_of_another_broker_keeps_the_message(broker: OutboxBroker) -> None:
     nats = NatsBroker(logger=None)
-    tried = asyncio.Event()
     publisher = nats.publisher("subject", stream="stream")
+    publisher(answering(broker))
 
     async def fail(*_: Any, **__: Any) -> None:
-        tried.set()
         raise ConnectionError
-
-    @publisher
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body
 
     publisher._publish = fail  # type: ignore[method-assign]
     nats.running = True
     await broker.start()
-    await _publish(broker, engine, 1)
-    async with asyncio.timeout(30):
-        await tried.wait()
+    await _publish(broker, 1)
 
     async def the_message_waits_for_its_next_attempt() -> bool:
-        async with AsyncSession(engine) as session:
+        async with AsyncSession(broker.engine) as session:
             (row,) = await broker.fetch_unprocessed(session=session)
         return row.attempts_count == 1
 

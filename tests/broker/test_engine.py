@@ -3,22 +3,22 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, Engine, Table, create_engine, make_url, text
+from sqlalchemy import URL, Engine, MetaData, Table, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from faststream_outbox import OutboxBroker
+from faststream_outbox import OutboxBroker, make_outbox_table
 from faststream_outbox._internal.broker import engine as engines
 from faststream_outbox.errors import InvalidOption, InvalidOptionType
-from tests.broker.conformance.ways import Seen
+from tests.broker.conformance.ways import Seen, noting
+from tests.cases import each
 from tests.waiting import eventually
 
 NAMED = "an_address"
 
 
 @pytest.fixture
-def address(database_url: URL) -> str:
-    named = database_url.set(drivername="postgresql+psycopg", query={"application_name": NAMED})
-    return named.render_as_string(hide_password=False)
+def address(database_url: URL) -> URL:
+    return database_url.set(drivername="postgresql+psycopg", query={"application_name": NAMED})
 
 
 def _connections(sync_engine: Engine) -> int:
@@ -34,30 +34,14 @@ async def _publish(broker: OutboxBroker, body: int) -> None:
 
 
 @pytest.mark.parametrize("as_url", [False, True], ids=["text", "URL"])
-async def test_an_address_works(address: str, table: Table, as_url: bool) -> None:
-    broker = OutboxBroker(make_url(address) if as_url else address, outbox_table=table, dlq_table=None, logger=None)
-    seen = Seen()
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> None:
-        seen(body)
-
-    await broker.start()
-    await _publish(broker, 1)
-    await seen.first(1)
-    await broker.stop()
-
-
-async def test_stop_closes_the_engine_of_an_address_and_start_opens_it_again(
-    address: str, table: Table, sync_engine: Engine
+async def test_engine_of_an_address_connects_when_it_is_used_is_closed_by_stop_and_opened_again_by_start(
+    address: URL, table: Table, sync_engine: Engine, *, as_url: bool
 ) -> None:
-    broker = OutboxBroker(address, outbox_table=table, dlq_table=None, logger=None)
+    given = address if as_url else address.render_as_string(hide_password=False)
+    broker = OutboxBroker(given, outbox_table=table, dlq_table=None, logger=None)
     seen = Seen()
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> None:
-        seen(body)
-
+    noting(broker, seen)
+    assert _connections(sync_engine) == 0
     for round_ in range(2):
         await broker.start()
         await _publish(broker, round_)
@@ -68,7 +52,7 @@ async def test_stop_closes_the_engine_of_an_address_and_start_opens_it_again(
 
 
 async def test_leaving_a_broker_that_only_publishes_closes_the_engine_of_an_address(
-    address: str, table: Table, sync_engine: Engine
+    address: URL, table: Table, sync_engine: Engine
 ) -> None:
     broker = OutboxBroker(address, outbox_table=table, dlq_table=None, logger=None)
     async with broker:
@@ -77,65 +61,57 @@ async def test_leaving_a_broker_that_only_publishes_closes_the_engine_of_an_addr
     await eventually(lambda: _connections(sync_engine) == 0, timeout=20)
 
 
-async def test_an_address_does_not_connect_before_it_is_used(address: str, table: Table, sync_engine: Engine) -> None:
-    OutboxBroker(address, outbox_table=table, dlq_table=None)
-    assert _connections(sync_engine) == 0
+def _broker(given: Any) -> OutboxBroker:
+    return OutboxBroker(given, outbox_table=make_outbox_table(MetaData()), dlq_table=None)
 
 
-async def test_engine_that_was_given_is_the_brokers_engine(engine: AsyncEngine, table: Table) -> None:
-    assert OutboxBroker(engine, outbox_table=table, dlq_table=None).engine is engine
+async def test_engine_that_was_given_is_the_brokers_engine(engine: AsyncEngine) -> None:
+    assert _broker(engine).engine is engine
 
 
-@pytest.mark.parametrize("name", ["postgresql", "postgres"])
-def test_an_address_without_a_driver_gets_one_that_is_installed(table: Table, name: str) -> None:
-    broker = OutboxBroker(f"{name}://somebody:secret@localhost:5433/app", outbox_table=table, dlq_table=None)
-    expected = make_url("postgresql+asyncpg://somebody:secret@localhost:5433/app")
-    assert broker.engine.url == expected
+@each(
+    ("given", "expected"),
+    [
+        ("postgresql://somebody:secret@localhost:5433/app", "postgresql+asyncpg://somebody:secret@localhost:5433/app"),
+        ("postgres://somebody:secret@localhost:5433/app", "postgresql+asyncpg://somebody:secret@localhost:5433/app"),
+        # A hosting service's, with encryption.
+        ("postgresql://localhost/app?sslmode=require", "postgresql+asyncpg://localhost/app?ssl=require"),
+    ],
+)
+def test_an_address_without_a_driver_gets_one_that_is_installed(given: str, expected: str) -> None:
+    assert _broker(given).engine.url == make_url(expected)
 
 
-def test_an_address_of_a_hosting_service_keeps_its_encryption(table: Table) -> None:
-    broker = OutboxBroker("postgresql://localhost/app?sslmode=require", outbox_table=table, dlq_table=None)
-    assert broker.engine.url == make_url("postgresql+asyncpg://localhost/app?ssl=require")
-
-
-def test_an_address_without_a_driver_says_what_to_install(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(InvalidOption, match=r"pip install asyncpg.*psycopg\[binary\]"):
-        OutboxBroker("postgresql://localhost/app", outbox_table=table, dlq_table=None)
+        _broker("postgresql://localhost/app")
 
 
-@pytest.mark.parametrize("driver", ["psycopg2", "aiopg", "pg8000"])
-def test_an_address_with_a_driver_that_cannot_work_names_those_that_can(table: Table, driver: str) -> None:
-    with pytest.raises(InvalidOption, match=rf"{driver}.*postgresql\+asyncpg://.*postgresql\+psycopg://"):
-        OutboxBroker(f"postgresql+{driver}://localhost/app", outbox_table=table, dlq_table=None)
+OTHER = create_async_engine("postgresql+asyncpg://localhost/app")
+OTHER.dialect.name = "mysql"
 
 
-@pytest.mark.parametrize("address", ["mysql+aiomysql://localhost/app", "sqlite+aiosqlite://"])
-def test_an_address_of_another_database_is_refused(table: Table, address: str) -> None:
-    with pytest.raises(InvalidOption, match="PostgreSQL"):
-        OutboxBroker(address, outbox_table=table, dlq_table=None)
-
-
-def test_text_that_is_no_address_is_refused_without_repeating_it(table: Table) -> None:
-    with pytest.raises(InvalidOption, match=r"postgresql\+asyncpg://user:password@host/database") as raised:
-        OutboxBroker("localhost secret", outbox_table=table, dlq_table=None)
+@each(
+    ("given", "error", "said"),
+    [
+        *(
+            (
+                f"postgresql+{driver}://h/app",
+                InvalidOption,
+                rf"{driver}.*postgresql\+asyncpg://.*postgresql\+psycopg://",
+            )
+            for driver in ("psycopg2", "aiopg", "pg8000")
+        ),
+        ("mysql+aiomysql://localhost/app", InvalidOption, "PostgreSQL"),
+        ("sqlite+aiosqlite://", InvalidOption, "PostgreSQL"),
+        (OTHER, InvalidOption, "PostgreSQL"),
+        ("localhost secret", InvalidOption, r"postgresql\+asyncpg://user:password@host/database"),
+        (create_engine("postgresql+psycopg://h/app"), InvalidOptionType, r"sync Engine.*create_async_engine"),
+        (async_sessionmaker(OTHER), InvalidOptionType, r"async_sessionmaker.*AsyncEngine"),
+    ],
+)
+def test_what_cannot_be_the_engine_is_refused_without_repeating_it(given: Any, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said) as raised:
+        _broker(given)
     assert "secret" not in str(raised.value)
-
-
-def test_a_sync_engine_is_refused(table: Table) -> None:
-    given: Any = create_engine("postgresql+psycopg://localhost/app")
-    with pytest.raises(InvalidOptionType, match=r"sync Engine.*create_async_engine"):
-        OutboxBroker(given, outbox_table=table, dlq_table=None)
-
-
-def test_a_sessionmaker_is_refused(engine: AsyncEngine, table: Table) -> None:
-    given: Any = async_sessionmaker(engine)
-    with pytest.raises(InvalidOptionType, match=r"async_sessionmaker.*AsyncEngine"):
-        OutboxBroker(given, outbox_table=table, dlq_table=None)
-
-
-def test_an_engine_of_another_database_is_refused(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = create_async_engine("postgresql+asyncpg://localhost/app")
-    monkeypatch.setattr(given.dialect, "name", "mysql")
-    with pytest.raises(InvalidOption, match="PostgreSQL"):
-        OutboxBroker(given, outbox_table=table, dlq_table=None)

@@ -4,23 +4,22 @@ import dataclasses
 import inspect
 from typing import Any
 
+from faststream._internal.testing import broker as testing
 from faststream.message import StreamMessage
 from faststream.middlewares import BaseMiddleware
 from faststream.response import BatchPublishCommand
 from faststream.specification.schema import BrokerSpec, PublisherSpec, SubscriberSpec
+from sqlalchemy import MetaData
 
-from faststream_outbox import OutboxBroker, TestOutboxBroker
+from faststream_outbox import OutboxBroker, TestOutboxBroker, make_outbox_table
 from faststream_outbox._internal.broker import _faststream as private
 from faststream_outbox._internal.broker.message import OutboxBatchParser
+from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
 from tests.cases import each
 
 
 def _names(function: Any) -> set[str]:
     return set(inspect.signature(function).parameters) - {"self"}
-
-
-def _abstract(cls: Any) -> set[str]:
-    return {name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)}
 
 
 def test_everything_taken_from_private_modules_is_there() -> None:
@@ -38,7 +37,7 @@ def test_everything_taken_from_private_modules_is_there() -> None:
     ],
 )
 def test_what_must_be_implemented_has_not_changed(cls: Any, abstract: set[str]) -> None:
-    assert _abstract(cls) == abstract
+    assert {name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)} == abstract
 
 
 @each(
@@ -70,22 +69,9 @@ def test_signature_has_not_changed(function: Any, names: set[str]) -> None:
         (
             private.BrokerConfig,
             {
-                "prefix",
-                "include_in_schema",
-                "broker_middlewares",
-                "broker_parser",
-                "broker_decoder",
-                "broker_codec",
-                "producer",
-                "logger",
-                "fd_config",
-                "id_generator",
-                "underlying_driver_annotations",
-                "default_driver_annotations",
-                "broker_dependencies",
-                "graceful_timeout",
-                "ack_policy",
-                "extra_context",
+                "prefix", "include_in_schema", "broker_middlewares", "broker_parser", "broker_decoder", "broker_codec",
+                "producer", "logger", "fd_config", "id_generator", "underlying_driver_annotations",
+                "default_driver_annotations", "broker_dependencies", "graceful_timeout", "ack_policy", "extra_context",
             },
         ),
         (private.SubscriberUsecaseConfig, {"_outer_config", "_ack_policy", "no_reply", "parser", "decoder"}),
@@ -96,7 +82,7 @@ def test_signature_has_not_changed(function: Any, names: set[str]) -> None:
         (PublisherSpec, {"address", "description", "operation", "bindings"}),
         (BrokerSpec, {"url", "protocol", "protocol_version", "description", "tags", "security"}),
     ],
-)
+)  # fmt: skip
 def test_fields_have_not_changed(cls: Any, names: set[str]) -> None:
     assert {field.name for field in dataclasses.fields(cls)} == names
 
@@ -107,28 +93,18 @@ def test_batch_decoder_has_the_name_that_faststream_knows_it_by() -> None:
 
 
 def test_test_broker_is_found_for_the_broker() -> None:
-    import faststream._internal.testing.broker as testing
-    from sqlalchemy import MetaData
-
-    from faststream_outbox import make_outbox_table
-
     broker = OutboxBroker(outbox_table=make_outbox_table(MetaData()))
     assert testing.find_test_broker(broker) is TestOutboxBroker
 
 
 def test_pipeline_is_faststreams_own() -> None:
-    from faststream_outbox._internal.broker.subscriber import OutboxSubscriber
-
     ours = vars(OutboxSubscriber)
     assert [name for name in ("consume", "process_message", "_build_fastdepends_model") if name in ours] == []
 
 
-def test_middleware_hooks_have_not_changed() -> None:
+def test_middlewares_and_messages_are_awaited_by_the_same_names() -> None:
     hooks = {name for name, value in vars(BaseMiddleware).items() if inspect.iscoroutinefunction(value)}
     assert {"on_receive", "after_processed", "consume_scope", "publish_scope"} <= hooks
-
-
-def test_message_decides_by_the_same_calls() -> None:
     assert all(inspect.iscoroutinefunction(getattr(StreamMessage, name)) for name in ("ack", "nack", "reject"))
 
 

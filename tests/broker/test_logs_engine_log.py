@@ -74,22 +74,17 @@ async def test_missing_tables_are_said_with_the_migration_and_then_that_all_work
         await broker.stop()
 
 
-async def test_without_an_access_log_what_must_be_seen_is_seen(
-    engine: AsyncEngine, table: Table, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_asked_for", [False, True])
+async def test_event_has_its_own_columns_and_what_must_be_seen_is_seen_without_an_access_log(
+    engine: AsyncEngine, table: Table, caplog: pytest.LogCaptureFixture, *, is_asked_for: bool
 ) -> None:
-    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
-    await broker.start()
-    broker.client.events.emit(events.LoopCrashed("outbox claimer", ValueError("no")))
-    await broker.stop()
-    assert [record.name for record in caplog.records] == ["faststream_outbox"]
-
-
-async def test_columns_of_the_access_log_are_those_of_the_event(
-    engine: AsyncEngine, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
-    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=logging.getLogger("shop"))
+    logger = logging.getLogger("shop") if is_asked_for else None
+    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=logger)
     await broker.start()
     broker.client.events.emit(events.MessageSetApart("orders", 17, ValueError("no")))
     await broker.stop()
-    (record,) = [record.__dict__ for record in caplog.records if "outbox_event" in record.__dict__]
-    assert (record["queue"], record["message_id"], record["outbox_id"]) == ("orders", "", 17)
+    (record,) = caplog.records
+    assert record.name == ("shop" if is_asked_for else "faststream_outbox")
+    if is_asked_for:
+        found = record.__dict__
+        assert (found["queue"], found["message_id"], found["outbox_id"]) == ("orders", "", 17)

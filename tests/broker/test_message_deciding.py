@@ -29,97 +29,66 @@ from tests.cases import each
 BROKER = Path(__file__).parents[2] / "faststream_outbox" / "_internal" / "broker"
 FAILED, LATER, SKIPPED = ValueError(), TimeoutError(), SkipMessage()
 AGAIN = Retry(0.0, counts=False)
-Step = Callable[[Deciding], object]
 
 
 def deliveries(count: int = 1) -> list[Delivery]:
     return [Delivery(row, "orders") for row in MemoryLog().append([OutboxMessage("orders", b"1", {})] * count)]
 
 
-def by_hand(outcome: Outcome) -> Step:
-    return lambda deciding: Deciding.by_hand(deciding.claims, lambda claim: outcome, "a test")
+STEPS: dict[str, Callable[[Deciding], object]] = {
+    "acks": lambda deciding: Deciding.by_hand(deciding.claims, lambda claim: DONE, "a test"),
+    "nacks": lambda deciding: Deciding.by_hand(deciding.claims, lambda claim: Retry(), "a test"),
+    "rejects": lambda deciding: Deciding.by_hand(deciding.claims, lambda claim: Dead(), "a test"),
+    "is stopped": lambda deciding: deciding.cut_off(STOPPED),
+    "is cut off": lambda deciding: deciding.cut_off(Retry(error=LATER)),
+    "skips": lambda deciding: deciding.instructed(SKIPPED, 300.0),
+    "raises AckMessage": lambda deciding: deciding.instructed(AckMessage(), 300.0),
+    "does not begin": lambda deciding: deciding.not_begun(FAILED),
+    "fails": lambda deciding: deciding.failed(FAILED, can_forward=True),
+    "fails to forward": lambda deciding: deciding.failed(FAILED, can_forward=False),
+    "cannot publish": lambda deciding: deciding.unpublished(FAILED),
+    "is rolled back": lambda deciding: deciding.rolled_back(is_done=False, policy=AckPolicy.NACK_ON_ERROR),
+    "cannot commit": lambda deciding: deciding.not_committed(LATER),
+    "commits": lambda deciding: deciding.committed(),
+}
 
 
-def cut_off(outcome: Retry) -> Step:
-    return lambda deciding: deciding.cut_off(outcome)
-
-
-def stopped(deciding: Deciding) -> None:
-    deciding.cut_off(STOPPED)
-
-
-def skipped(deciding: Deciding) -> None:
-    deciding.instructed(SKIPPED, 300.0)
-
-
-def acked(deciding: Deciding) -> None:
-    deciding.instructed(AckMessage(), 300.0)
-
-
-def not_begun(deciding: Deciding) -> None:
-    deciding.not_begun(FAILED)
-
-
-def failed(deciding: Deciding) -> None:
-    deciding.failed(FAILED, can_forward=True)
-
-
-def failed_to_forward(deciding: Deciding) -> None:
-    deciding.failed(FAILED, can_forward=False)
-
-
-def unpublished(deciding: Deciding) -> None:
-    deciding.unpublished(FAILED)
-
-
-def rolled_back(deciding: Deciding) -> None:
-    deciding.rolled_back(is_done=False, policy=AckPolicy.NACK_ON_ERROR)
-
-
-def not_committed(deciding: Deciding) -> None:
-    deciding.not_committed(LATER)
-
-
-def committed(deciding: Deciding) -> None:
-    deciding.committed()
-
-
-IN_THIS_ORDER: list[tuple[list[Step], Outcome]] = [
-    ([], Undecided()),
-    ([by_hand(DONE)], DONE),
-    ([by_hand(Dead()), by_hand(DONE)], Dead()),
-    ([by_hand(DONE), stopped], DONE),
-    ([stopped, by_hand(DONE)], STOPPED),
-    ([cut_off(Retry(error=LATER)), skipped], Retry(error=LATER)),
-    ([by_hand(DONE), skipped], DONE),
-    ([skipped, by_hand(DONE)], Retry(300.0, counts=False)),
-    ([acked], Undecided()),
-    ([not_begun], Retry(NOT_BEGUN_SECONDS, FAILED, counts=False)),
-    ([failed], Undecided(FAILED)),
-    ([failed_to_forward], RELEASE),
-    ([failed_to_forward, by_hand(Dead())], RELEASE),
-    ([by_hand(DONE), failed_to_forward], DONE),
-    ([by_hand(Dead()), failed_to_forward], Dead()),
-    ([by_hand(Retry()), failed_to_forward], RELEASE),
-    ([by_hand(DONE), unpublished], Retry(error=FAILED)),
-    ([by_hand(DONE), unpublished, failed_to_forward], RELEASE),
-    ([by_hand(Dead()), unpublished], Dead()),
-    ([unpublished], Undecided()),
-    ([by_hand(DONE), failed, rolled_back], Retry(error=FAILED)),
-    ([by_hand(Dead()), failed, rolled_back], Dead()),
-    ([failed, rolled_back], Undecided(FAILED)),
-    ([by_hand(DONE), committed], SETTLED),
-    ([committed], SETTLED),
-    ([by_hand(DONE), not_committed], Retry(error=LATER)),
-    ([by_hand(DONE), not_committed, by_hand(DONE)], Retry(error=LATER)),
-]
-
-
-@each(("steps", "outcome"), IN_THIS_ORDER)
-def test_what_comes_of_steps(steps: list[Step], outcome: Outcome) -> None:
+@each(
+    ("steps", "outcome"),
+    [
+        ([], Undecided()),
+        (["acks"], DONE),
+        (["rejects", "acks"], Dead()),
+        (["acks", "is stopped"], DONE),
+        (["is stopped", "acks"], STOPPED),
+        (["is cut off", "skips"], Retry(error=LATER)),
+        (["acks", "skips"], DONE),
+        (["skips", "acks"], Retry(300.0, counts=False)),
+        (["raises AckMessage"], Undecided()),
+        (["does not begin"], Retry(NOT_BEGUN_SECONDS, FAILED, counts=False)),
+        (["fails"], Undecided(FAILED)),
+        (["fails to forward"], RELEASE),
+        (["fails to forward", "rejects"], RELEASE),
+        (["acks", "fails to forward"], DONE),
+        (["rejects", "fails to forward"], Dead()),
+        (["nacks", "fails to forward"], RELEASE),
+        (["acks", "cannot publish"], Retry(error=FAILED)),
+        (["acks", "cannot publish", "fails to forward"], RELEASE),
+        (["rejects", "cannot publish"], Dead()),
+        (["cannot publish"], Undecided()),
+        (["acks", "fails", "is rolled back"], Retry(error=FAILED)),
+        (["rejects", "fails", "is rolled back"], Dead()),
+        (["fails", "is rolled back"], Undecided(FAILED)),
+        (["acks", "commits"], SETTLED),
+        (["commits"], SETTLED),
+        (["acks", "cannot commit"], Retry(error=LATER)),
+        (["acks", "cannot commit", "acks"], Retry(error=LATER)),
+    ],
+)
+def test_what_comes_of_steps(steps: list[str], outcome: Outcome) -> None:
     deciding = Deciding(deliveries()[0], is_manual=False)
     for step in steps:
-        step(deciding)
+        STEPS[step](deciding)
     assert Deciding.outcomes(deciding.claims) == [outcome]
 
 
@@ -133,7 +102,7 @@ def test_what_is_cut_off_says_whether_anything_was_undecided() -> None:
 
 def test_instruction_under_manual_is_an_error_to_keep() -> None:
     deciding = Deciding(deliveries()[0], is_manual=True)
-    skipped(deciding)
+    STEPS["skips"](deciding)
     assert Deciding.outcomes(deciding.claims) == [Undecided(SKIPPED)]
 
 

@@ -81,17 +81,9 @@ async def test_one_that_outlives_a_stop_keeps_its_message_until_it_ends(
     await eventually(lambda: not shop.broker.client.queues, message="its loops have ended")
 
 
-async def test_one_can_be_called_as_it_was_written(shop: EffectsShop) -> None:
-    @shop.broker.subscriber("orders")
-    def handle(body: int) -> int:
-        return body + 1
-
-    await shop.broker.start()
-    answer: int = handle(1)
-    assert answer == 2
-
-
-async def test_one_that_ends_in_time_is_waited_for(shop: EffectsShop, thread: Thread) -> None:
+async def test_one_that_ends_in_time_is_waited_for_and_can_be_called_as_it_was_written(
+    shop: EffectsShop, thread: Thread
+) -> None:
     @shop.broker.subscriber("orders")
     def handle(body: int) -> int:
         thread(body)
@@ -104,3 +96,5 @@ async def test_one_that_ends_in_time_is_waited_for(shop: EffectsShop, thread: Th
     await shop.broker.stop()
     await shop.becomes()
     assert thread.bodies == [1]
+    answer: int = handle(2)
+    assert answer == 2

@@ -34,17 +34,15 @@ def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_server_is_the_database(version: str) -> None:
-    (server,) = _document(_broker(), version)["servers"].values()
+def test_server_is_the_database_without_credentials(version: str) -> None:
+    document = _document(_broker(description="our outbox", tags=[{"name": "internal"}], protocol_version="18"), version)
+    (server,) = document["servers"].values()
     address = server.get("url") or f"postgresql://{server['host']}{server.get('pathname', '')}"
-    assert address == "postgresql://db.example:5433/shop"
-    assert server["protocol"] == "postgresql"
-
-
-def test_document_has_no_credentials(version: str) -> None:
-    text = str(_document(_broker(), version))
-    assert "t1ger" not in text
-    assert "scott" not in text
+    assert (address, server["protocol"]) == ("postgresql://db.example:5433/shop", "postgresql")
+    said = (server["description"], server["tags"], server["protocolVersion"])
+    assert said == ("our outbox", [{"name": "internal"}], "18")
+    for secret in ("t1ger", "scott"):
+        assert secret not in str(document)
 
 
 def test_specification_url_replaces_the_address(version: str) -> None:
@@ -67,53 +65,37 @@ def test_subscriber_is_a_channel_named_after_queue_and_handler(version: str) -> 
     assert "Order" in document["components"]["schemas"]
 
 
-def test_title_replaces_the_name(version: str) -> None:
+@pytest.mark.parametrize(
+    ("queues", "options", "names"),
+    [
+        ("orders", {"title": "Incoming"}, ["Incoming"]),
+        (["orders", "bills"], {}, ["bills:Handle", "orders:Handle"]),
+        (["orders", "bills"], {"title": "Incoming"}, ["Incoming:bills", "Incoming:orders"]),
+    ],
+)
+def test_each_queue_is_a_channel_under_its_name_or_title(
+    version: str, queues: Any, options: dict[str, Any], names: list[str]
+) -> None:
     broker = _broker()
 
-    @broker.subscriber("orders", title="Incoming")
+    @broker.subscriber(queues, **options)
     async def handle(body: int) -> None: ...
 
-    assert [*_document(broker, version)["channels"]] == ["Incoming"]
+    assert sorted(_document(broker, version)["channels"]) == names
 
 
-def test_several_queues_are_several_channels(version: str) -> None:
-    broker = _broker()
-
-    @broker.subscriber(["orders", "bills"])
-    async def handle(body: int) -> None: ...
-
-    assert sorted(_document(broker, version)["channels"]) == ["bills:Handle", "orders:Handle"]
-
-
-def test_several_queues_with_a_title_are_several_channels(version: str) -> None:
-    broker = _broker()
-
-    @broker.subscriber(["orders", "bills"], title="Incoming")
-    async def handle(body: int) -> None: ...
-
-    assert len(_document(broker, version)["channels"]) == 2
-
-
-def test_publisher_is_a_channel(version: str) -> None:
-    broker = _broker()
-    broker.publisher("bills", schema=Order, description="what it says")
-    document = _document(broker, version)
-    ((name, channel),) = document["channels"].items()
-    assert name == "bills:Publisher"
-    assert channel["description"] == "what it says"
-    assert "Order" in document["components"]["schemas"]
-
-
-def test_publisher_takes_its_schema_from_the_handler(version: str) -> None:
-    broker = _broker()
-
-    @broker.publisher("bills")
-    @broker.subscriber("orders")
+@pytest.mark.parametrize("is_decorator", [False, True])
+def test_publisher_is_a_channel_whose_schema_is_its_own_or_the_handlers(version: str, *, is_decorator: bool) -> None:
     async def handle(body: int) -> Order:
         return Order(id=body)
 
+    broker = _broker()
+    publisher = broker.publisher("bills", schema=None if is_decorator else Order, description="what it says")
+    if is_decorator:
+        publisher(broker.subscriber("orders")(handle))
     document = _document(broker, version)
-    assert sorted(document["channels"]) == ["bills:Publisher", "orders:Handle"]
+    assert sorted(document["channels"]) == ["bills:Publisher", *["orders:Handle"] * is_decorator]
+    assert document["channels"]["bills:Publisher"]["description"] == "what it says"
     assert "Order" in document["components"]["schemas"]
 
 
@@ -156,16 +138,6 @@ def test_injected_parameters_are_not_part_of_the_body(version: str) -> None:
     @broker.subscriber("orders", transactional=True)
     async def handle(body: Order, message: OutboxMessage, session: OutboxSession) -> None: ...
 
-    text = str(_document(broker, version))
-    assert "message" not in str(_document(broker, version)["components"]["schemas"])
-    assert "session" not in text
-
-
-def test_description_and_tags_of_the_broker_are_shown(version: str) -> None:
-    broker = _broker(description="our outbox", tags=[{"name": "internal"}], protocol_version="18")
-    (server,) = _document(broker, version)["servers"].values()
-    assert (server["description"], server["tags"], server["protocolVersion"]) == (
-        "our outbox",
-        [{"name": "internal"}],
-        "18",
-    )
+    document = _document(broker, version)
+    assert "message" not in str(document["components"]["schemas"])
+    assert "session" not in str(document)

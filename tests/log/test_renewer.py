@@ -84,7 +84,7 @@ async def test_share_that_is_fixed_and_complete_is_woken_only_where_its_group_is
     await rig.put("k", 1)
     reader = await rig.reader(fixed=(0, 255))
     await reader.join()
-    reader.member.is_unsettled = False
+    reader.member.arranged()
     await rig.renew(reader)
     assert not reader.member.is_unsettled
     await rig.outbox.groups.pause("g")

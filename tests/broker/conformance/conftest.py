@@ -1,16 +1,14 @@
 """Each test runs on PostgreSQL and in memory."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from faststream_outbox._internal.schema.log_tables import LogTables, make_log_tables
+from faststream_outbox import OutboxBroker
 from tests.broker.conformance.differences import LOOPS, MEMORY, POSTGRES, Difference
 from tests.broker.conformance.ways import Seen, Way
-from tests.tables import all_existing
 
 IMPATIENCE_SECONDS = 0.1
 """How long is waited for what does not happen in a way that differs."""
@@ -32,24 +30,23 @@ def _difference(item: pytest.Item) -> Difference | None:
     return None
 
 
-def _setting(request: pytest.FixtureRequest) -> dict[str, Any]:
-    if request.param != POSTGRES:
-        return {"name": request.param}
-    get = request.getfixturevalue
-    setting = {"name": POSTGRES, "url": get("database_url"), "tables": (get("table"), get("dlq_table"))}
-    if request.node.get_closest_marker("topics"):
-        setting["log_tables"] = get("log_tables")
+def _setting_of(*names: str) -> Any:
+    @pytest.fixture(params=names)
+    def setting(request: pytest.FixtureRequest) -> dict[str, Any]:
+        if request.param != POSTGRES:
+            return {"name": request.param}
+        get = request.getfixturevalue
+        made = {"name": POSTGRES, "url": get("database_url"), "tables": (get("table"), get("dlq_table"))}
+        return made | ({"log_tables": get("log_tables")} if request.node.get_closest_marker("topics") else {})
+
     return setting
 
 
-@pytest.fixture(params=[POSTGRES, MEMORY, LOOPS])
-def setting(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return _setting(request)
-
-
-@pytest.fixture(params=[POSTGRES, LOOPS])
-def live_setting(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return _setting(request)
+setting, live_setting, real_setting = (
+    _setting_of(POSTGRES, MEMORY, LOOPS),
+    _setting_of(POSTGRES, LOOPS),
+    _setting_of(POSTGRES),
+)
 
 
 async def _made(setting: dict[str, Any]) -> AsyncIterator[Way]:
@@ -61,14 +58,6 @@ async def _made(setting: dict[str, Any]) -> AsyncIterator[Way]:
     yield way
     await way.close()
     await engine.dispose()
-
-
-@pytest.fixture
-def log_tables(metadata: MetaData, builder: Engine) -> Iterator[LogTables]:
-    """The log's tables, there for one test."""
-    tables = make_log_tables(metadata, "outbox_log")
-    with all_existing(tables.all, builder):
-        yield tables
 
 
 @pytest.fixture
@@ -87,11 +76,6 @@ async def live(live_setting: dict[str, Any]) -> AsyncIterator[Way]:
         yield made
 
 
-@pytest.fixture(params=[POSTGRES])
-def real_setting(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return _setting(request)
-
-
 @pytest.fixture
 async def real(real_setting: dict[str, Any]) -> AsyncIterator[Way]:
     """On PostgreSQL only."""
@@ -103,6 +87,12 @@ async def real(real_setting: dict[str, Any]) -> AsyncIterator[Way]:
 async def memory() -> Way:
     """In memory, at once."""
     return Way(MEMORY)
+
+
+@pytest.fixture
+def broker(way: Way) -> OutboxBroker:
+    """One of the way, not started."""
+    return way.broker()
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from tests.broker.conformance.ways import Seen, Way
+from faststream_outbox import OutboxBroker
+from tests.broker.conformance.ways import Seen, Way, noting
 
 
 class Order(BaseModel):
@@ -47,9 +48,7 @@ BODIES: list[tuple[Any, Any, Any]] = [
 ]
 
 
-def noting(seen: Seen, queue: str, kind: Any) -> Callable[[Any], Awaitable[None]]:
-    """A handler of bodies of one kind."""
-
+def _noting_of(kind: Any, queue: str, seen: Seen) -> Callable[[Any], Awaitable[None]]:
     async def handle(body: Any) -> None:
         seen(queue, body)
 
@@ -57,11 +56,10 @@ def noting(seen: Seen, queue: str, kind: Any) -> Callable[[Any], Awaitable[None]
     return handle
 
 
-async def test_body_arrives_as_what_it_was(way: Way, seen: Seen) -> None:
-    broker = way.broker()
+async def test_body_arrives_as_what_it_was(way: Way, broker: OutboxBroker, seen: Seen) -> None:
     queues = {f"orders-{number}": body for number, body in enumerate(BODIES)}
     for queue, (_, kind, _) in queues.items():
-        broker.subscriber(queue)(noting(seen, queue, kind))
+        broker.subscriber(queue)(_noting_of(kind, queue, seen))
     async with way.running(broker):
         for queue, (sent, _, _) in queues.items():
             await way.publish(sent, queue)
@@ -73,45 +71,14 @@ async def test_body_arrives_as_what_it_was(way: Way, seen: Seen) -> None:
     }
 
 
-async def test_none_arrives_as_an_empty_body(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders")
-    async def handle(body: Any) -> None:
-        seen(body)
-
+async def test_none_arrives_as_an_empty_body(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen)
     async with way.running(broker):
         await way.publish(None, "orders")
         assert await seen.first() in ([b""], [None])
 
 
-async def test_dictionary_fills_several_parameters(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders")
-    async def handle(id: int, name: str) -> None:
-        seen(id, name)
-
-    async with way.running(broker):
-        await way.publish({"id": 1, "name": "x"}, "orders")
-        assert await seen.first() == [(1, "x")]
-
-
-async def test_list_fills_several_parameters(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders")
-    async def handle(first: int, second: float, *rest: tuple[int, ...]) -> None:
-        seen(first, second, rest)
-
-    async with way.running(broker):
-        await way.publish([1, 1.5, 3, 4], "orders")
-        assert await seen.first() == [(1, 1.5, (3, 4))]
-
-
-async def test_body_of_the_wrong_shape_is_a_failed_attempt(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
+async def test_body_of_the_wrong_shape_is_a_failed_attempt(way: Way, broker: OutboxBroker, seen: Seen) -> None:
     @broker.subscriber("orders")
     async def handle(body: Order) -> None:
         seen(body)

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from faststream_outbox import OutboxBroker
 from faststream_outbox.annotations import OutboxSession
 from tests.broker.conformance.differences import ALL_DIFFERENCES, ANSWERED, NOT_WRITTEN, differs
-from tests.broker.conformance.ways import Way
+from tests.broker.conformance.ways import Way, answering
+from tests.cases import each
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "testing.md"
@@ -21,15 +23,14 @@ def test_page_lists_the_differences_that_scenarios_show() -> None:
     assert sorted(reported) == sorted(known)
 
 
-@pytest.mark.parametrize("name", ALL_DIFFERENCES)
+@each("name", ALL_DIFFERENCES)
 def test_scenario_shows_the_difference(name: str) -> None:
     marked = [path.name for path in HERE.glob("test_*.py") if f"@differs({name})" in path.read_text()]
     assert marked
 
 
 @differs(NOT_WRITTEN)
-async def test_session_of_a_handler_writes(way: Way) -> None:
-    broker = way.broker()
+async def test_session_of_a_handler_writes(way: Way, broker: OutboxBroker) -> None:
     read: list[object] = []
 
     @broker.subscriber("orders", transactional=True)
@@ -42,13 +43,8 @@ async def test_session_of_a_handler_writes(way: Way) -> None:
 
 
 @differs(ANSWERED)
-async def test_request_is_refused(way: Way) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body + 1
-
+async def test_request_is_refused(way: Way, broker: OutboxBroker) -> None:
+    answering(broker)
     async with way.running(broker):
         with pytest.raises(Exception, match="cannot answer a request"):
             await broker.request(1, "orders")

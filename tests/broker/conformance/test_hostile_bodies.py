@@ -9,9 +9,9 @@ import pytest
 from faststream import AckPolicy
 from pydantic import BaseModel
 
-from faststream_outbox.annotations import OutboxMessage
+from faststream_outbox import OutboxBroker
 from faststream_outbox.errors import InvalidMessage, InvalidMessageType
-from tests.broker.conformance.ways import Seen, Way
+from tests.broker.conformance.ways import Seen, Way, noting
 from tests.cases import case
 
 JSON = {"content-type": "application/json"}
@@ -66,6 +66,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     "values of every kind": {"a": None, "b": [1, {"c": True}], "d": 1e15, "e": "\n'\"\\", "f": 10**30, "g": {}},
     "many": {f"name {number}": "x" * 100 for number in range(500)},
 }
+REFUSALS = (InvalidMessage, InvalidMessageType)
 UNREADABLE: dict[str, bytes] = {
     "half of JSON": b'{"item": ',
     "levels without end": b"[" * 100_000,
@@ -77,29 +78,33 @@ UNREADABLE: dict[str, bytes] = {
 }
 
 
-@pytest.mark.topics
-@pytest.mark.parametrize("where", [{"queue": "orders"}, {"topic": "shop"}], ids=["queue", "topic"])
-async def test_a_body_that_is_no_message_is_refused_and_nothing_is_written(way: Way, where: dict[str, str]) -> None:
-    broker = way.broker()
+def in_a_queue_and_a_topic(test: Any) -> Any:
+    by_place = pytest.mark.parametrize("where", [{"queue": "orders"}, {"topic": "shop"}], ids=["queue", "topic"])
+    return pytest.mark.topics(by_place(test))
+
+
+def _read(broker: OutboxBroker, seen: Seen, where: dict[str, str], note: Any) -> None:
+    options: Any = {"queues": "orders"} if "queue" in where else {"topic": "shop", "group": "g"}
+    noting(broker, seen, note=note, **options)
+
+
+@in_a_queue_and_a_topic
+async def test_a_body_that_is_no_message_is_refused_and_nothing_is_written(
+    way: Way, broker: OutboxBroker, where: dict[str, str]
+) -> None:
     async with way.running(broker):
         for kind, body in REFUSED.items():
-            with case(kind), pytest.raises((InvalidMessage, InvalidMessageType), match="The message cannot be encoded"):
-                await way.publish(body, **where)
-            with case(kind), pytest.raises((InvalidMessage, InvalidMessageType), match="The message cannot be encoded"):
-                await way.publish_batch("good", body, **where)
+            for publish, bodies in ((way.publish, [body]), (way.publish_batch, ["good", body])):
+                with case(kind), pytest.raises(REFUSALS, match="The message cannot be encoded"):
+                    await publish(*bodies, **where)
         assert await way.rows() == []
 
 
-@pytest.mark.topics
-@pytest.mark.parametrize("where", [{"queue": "orders"}, {"topic": "shop"}], ids=["queue", "topic"])
-async def test_bytes_and_headers_arrive_as_they_were(way: Way, seen: Seen, where: dict[str, str]) -> None:
-    broker = way.broker()
-    options: Any = {"queues": "orders"} if "queue" in where else {"topic": "shop", "group": "g"}
-
-    @broker.subscriber(**options)
-    async def handle(message: OutboxMessage) -> None:
-        seen(message.body, message.headers)
-
+@in_a_queue_and_a_topic
+async def test_bytes_and_headers_arrive_as_they_were(
+    way: Way, broker: OutboxBroker, seen: Seen, where: dict[str, str]
+) -> None:
+    _read(broker, seen, where, lambda body, message: (message.body, message.headers))
     sent = [(body, headers) for body in BODIES.values() for headers in HEADERS.values()]
     async with way.running(broker):
         for body, headers in sent:
@@ -110,9 +115,9 @@ async def test_bytes_and_headers_arrive_as_they_were(way: Way, seen: Seen, where
         assert headers.items() <= found.items()
 
 
-async def test_a_body_that_cannot_be_read_is_a_dead_letter_and_others_are_handled(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
+async def test_a_body_that_cannot_be_read_is_a_dead_letter_and_others_are_handled(
+    way: Way, broker: OutboxBroker, seen: Seen
+) -> None:
     @broker.subscriber("orders", ack_policy=AckPolicy.REJECT_ON_ERROR)
     async def handle(order: Order) -> None:
         seen(order.item)
@@ -129,16 +134,10 @@ async def test_a_body_that_cannot_be_read_is_a_dead_letter_and_others_are_handle
 
 
 @pytest.mark.slow
-@pytest.mark.topics
-@pytest.mark.parametrize("where", [{"queue": "orders"}, {"topic": "shop"}], ids=["queue", "topic"])
+@in_a_queue_and_a_topic
 async def test_bodies_of_every_size_arrive(real: Way, seen: Seen, where: dict[str, str]) -> None:
     broker = real.broker()
-    options: Any = {"queues": "orders"} if "queue" in where else {"topic": "shop", "group": "g"}
-
-    @broker.subscriber(**options)
-    async def handle(message: OutboxMessage) -> None:
-        seen(hashlib.sha256(message.body).digest())
-
+    _read(broker, seen, where, lambda body, message: hashlib.sha256(message.body).digest())
     part = os.urandom(1_000_000)
     sizes = [1, 8191, 8192, 1_000_000, 50_000_000]
     bodies = [(part * 50)[:size] for size in sizes]

@@ -88,18 +88,14 @@ async def test_dead_letter_is_mended_and_put_back(way: Way, ward: Ward, seen: Se
         assert await letters.count(EVERYTHING) == 0
 
 
-async def test_dead_letter_whose_name_was_taken_meanwhile_stays(way: Way, ward: Ward) -> None:
+async def test_dead_letter_whose_name_was_taken_meanwhile_stays_until_it_is_deleted(way: Way, ward: Ward) -> None:
     async with way.running(ward.broker):
         letters = await ward.bury(-1, timer_id="t")
+        await ward.bury(-2, -3)
         await ward.broker.pause("orders")
         await way.publish(2, "orders", timer_id="t")
-        (letter,) = await letters.find(EVERYTHING)
-        assert await letters.replay(EVERYTHING) == Replay(1, 0, (letter.id,))
-        assert await letters.count(EVERYTHING) == 1
-
-
-async def test_dead_letters_are_deleted(way: Way, ward: Ward) -> None:
-    async with way.running(ward.broker):
-        letters = await ward.bury(-1, -2, -3)
+        letter = (await letters.find(EVERYTHING))[-1]
+        assert await letters.replay(Selection(ids=[letter.id])) == Replay(1, 0, (letter.id,))
+        assert await letters.count(EVERYTHING) == 3
         assert await letters.purge(Selection(error_type="ValueError"), slice_size=1) == 2
         assert [letter.payload for letter in await letters.find(EVERYTHING)] == [b"-2"]

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from faststream_outbox import ConstantRetry, OutboxMessage
-from tests.broker.conformance.ways import Seen, Way
+from faststream_outbox import ConstantRetry, OutboxBroker, OutboxMessage
+from tests.broker.conformance.ways import Seen, Way, noting
 
 LATER = ConstantRetry(delay_seconds=1000)
+PLACES = pytest.mark.parametrize("place", ["broker", "subscriber", "handler"])
 
 
 async def _async_parser(raw: Any, original: Any) -> Any:
@@ -24,93 +25,54 @@ def _sync_decoder(message: Any) -> Any:
     return "by hand"
 
 
-@pytest.mark.parametrize("place", ["broker", "subscriber", "handler"])
-async def test_parser_is_used(way: Way, seen: Seen, place: str) -> None:
-    options = {"parser": _async_parser}
+def _registered(way: Way, place: str, handle: Any, *, of_handler: Any = None, **options: Any) -> OutboxBroker:
+    """A broker whose handler of `orders` has the options from one of three places."""
     broker = way.broker(**(options if place == "broker" else {}))
     subscriber = broker.subscriber("orders", **(options if place == "subscriber" else {}))
+    subscriber(handle, **(of_handler or {}), **(options if place == "handler" else {}))
+    return broker
 
+
+@PLACES
+async def test_parser_is_used(way: Way, seen: Seen, place: str) -> None:
     async def is_parsed(message: Any) -> bool:
         return bool(message.headers.get("parsed"))
 
-    @subscriber(filter=is_parsed, **(options if place == "handler" else {}))
     async def handle(body: int) -> None:
         seen(body)
 
+    broker = _registered(way, place, handle, of_handler={"filter": is_parsed}, parser=_async_parser)
     async with way.running(broker):
         await way.publish(1, "orders")
         assert await seen.first() == [1]
 
 
-@pytest.mark.parametrize("place", ["broker", "subscriber", "handler"])
+@PLACES
 @pytest.mark.parametrize(("decoder", "decoded"), [(_async_decoder, [1]), (_sync_decoder, "by hand")])
 async def test_decoder_is_used(way: Way, seen: Seen, place: str, decoder: Any, decoded: Any) -> None:
-    broker = way.broker(**({"decoder": decoder} if place == "broker" else {}))
-    subscriber = broker.subscriber("orders", **({"decoder": decoder} if place == "subscriber" else {}))
-
-    @subscriber(**({"decoder": decoder} if place == "handler" else {}))
     async def handle(body: Any) -> None:
         seen(body)
 
-    async with way.running(broker):
+    async with way.running(_registered(way, place, handle, decoder=decoder)):
         await way.publish(1, "orders")
         assert await seen.first() == [decoded]
 
 
-async def test_parser_and_decoder_may_replace_ours(way: Way, seen: Seen) -> None:
+async def test_parser_and_decoder_may_replace_ours(way: Way, broker: OutboxBroker, seen: Seen) -> None:
     def parser(raw: Any) -> Any:
         return OutboxMessage(raw_message=raw, body=raw.payload, message_id=str(raw.id), correlation_id="c1")
 
-    broker = way.broker()
-
-    @broker.subscriber("orders", parser=parser, decoder=_sync_decoder)
-    async def handle(body: Any) -> None:
-        seen(body)
-
+    noting(broker, seen, parser=parser, decoder=_sync_decoder)
     async with way.running(broker):
         await way.publish(1, "orders")
         assert await seen.first() == ["by hand"]
         await way.empty()
 
 
-async def test_decoder_of_one_subscriber_is_not_used_by_another(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders", decoder=_async_decoder)
-    async def with_decoder(body: Any) -> None:
-        seen(body)
-
-    @broker.subscriber("bills")
-    async def without(body: Any) -> None:
-        seen(body)
-
-    async with way.running(broker):
-        await way.publish(1, "orders")
-        await seen.first(1)
-        await way.publish(2, "bills")
-        assert await seen.first(2) == [[1], 2]
-
-
-async def test_parser_that_fails_fails_the_message(way: Way) -> None:
-    async def parser(raw: Any) -> Any:
-        raise ValueError
-
-    broker = way.broker()
-
-    @broker.subscriber("orders", parser=parser, retry_strategy=LATER)
-    async def handle(body: Any) -> None: ...
-
-    async with way.running(broker):
-        await way.publish_to_failing(1, "orders")
-        await way.attempted()
-
-
-async def test_parser_of_a_batch_gets_all_claims(way: Way, seen: Seen) -> None:
+async def test_parser_of_a_batch_gets_all_claims(way: Way, broker: OutboxBroker, seen: Seen) -> None:
     async def parser(raw: Any, original: Any) -> Any:
         seen(len(raw))
         return await original(raw)
-
-    broker = way.broker()
 
     @broker.subscriber("orders", batch=True, parser=parser)
     async def handle(bodies: list[int]) -> None: ...
@@ -146,39 +108,20 @@ class BatchCodec(Codec):
 
 async def test_codec_of_the_broker_encodes_and_decodes(way: Way, seen: Seen) -> None:
     broker = way.broker(codec=Codec(seen))
-
-    @broker.subscriber("orders")
-    async def handle(body: str) -> None:
-        seen(body)
-
+    noting(broker, seen)
     async with way.running(broker):
         await way.publish("abc", "nobody")
-        assert [row["payload"] for row in await way.rows()] == [b"cba"]
+        await way.publish_batch("ab", "cd", queue="nobody")
+        assert [row["payload"] for row in await way.rows()] == [b"cba", b"ba", b"dc"]
         await way.publish("abc", "orders")
         assert await seen.first(2) == ["decoded", "abc"]
 
 
-async def test_codec_of_a_subscriber_decodes(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders", codec=Codec(seen))
-    async def handle(body: str) -> None:
-        seen(body)
-
+async def test_codec_of_a_subscriber_decodes(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen, codec=Codec(seen))
     async with way.running(broker):
         await way.publish("abc", "orders")
         assert await seen.first(2) == ["decoded", "cba"]
-
-
-async def test_codec_and_decoder_together_are_refused(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders", codec=Codec(seen), decoder=_async_decoder)
-    async def handle(body: str) -> None: ...
-
-    with pytest.raises(ValueError, match="Cannot use both 'codec' and 'decoder'"):
-        async with way.running(broker):
-            pass
 
 
 async def test_codec_of_batches_is_asked_for_batches(way: Way, seen: Seen) -> None:
@@ -194,9 +137,3 @@ async def test_codec_of_batches_is_asked_for_batches(way: Way, seen: Seen) -> No
         await way.empty()
     assert [one for one in seen if one != "decoded batch"] == ["batch a", "batch b"]
     assert "decoded batch" in seen
-
-
-async def test_plain_codec_serves_batches_one_by_one(way: Way) -> None:
-    async with way.running(way.broker(codec=Codec(Seen()))):
-        await way.publish_batch("ab", "cd", queue="orders")
-        assert [row["payload"] for row in await way.rows()] == [b"ba", b"dc"]

@@ -8,40 +8,25 @@ import pytest
 from faststream import Response
 from faststream.exceptions import FeatureNotSupportedException
 
-from faststream_outbox import OutboxResponse
-from faststream_outbox.annotations import OutboxBroker, OutboxMessage
-from tests.broker.conformance.ways import Seen, Way
+from faststream_outbox import OutboxBroker, OutboxResponse
+from tests.broker.conformance.ways import Seen, Way, answering, noting
 
 
-def _collect(broker: Any, queue: str, seen: Seen) -> None:
-    @broker.subscriber(queue)
-    async def collected(body: Any, message: OutboxMessage) -> None:
-        seen(body, message)
+def _with_message(body: Any, message: Any) -> Any:
+    return body, message
 
 
-async def test_queue_may_be_the_second_argument(way: Way) -> None:
-    async with way.running(way.broker()):
-        await way.publish("x", "orders")
-        assert [row["queue"] for row in await way.rows()] == ["orders"]
+async def test_publishing_answers_with_ids_in_order(way: Way, broker: OutboxBroker) -> None:
+    async with way.running(broker):
+        numbers = [await way.publish("x", "orders"), *await way.publish_batch("a", "b", "c", queue="orders")]
+        found = [(row["id"], row["payload"]) for row in await way.rows()]
+    assert found == list(zip(numbers, [b"x", b"a", b"b", b"c"], strict=True))
 
 
-async def test_publish_answers_with_the_id(way: Way) -> None:
-    async with way.running(way.broker()):
-        number = await way.publish("x", "orders")
-        assert [row["id"] for row in await way.rows()] == [number]
-
-
-async def test_batch_is_published_in_order(way: Way) -> None:
-    async with way.running(way.broker()):
-        numbers = await way.publish_batch("a", "b", "c", queue="orders")
-        assert [(row["id"], row["payload"]) for row in await way.rows()] == list(
-            zip(numbers, [b"a", b"b", b"c"], strict=True)
-        )
-
-
-async def test_messages_of_a_batch_have_correlation_ids_of_their_own(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "orders", seen)
+async def test_messages_of_a_batch_have_correlation_ids_of_their_own(
+    way: Way, broker: OutboxBroker, seen: Seen
+) -> None:
+    noting(broker, seen, note=_with_message)
     async with way.running(broker):
         await way.publish_batch("a", "b", queue="orders")
         messages = [message for _, message in await seen.first(2)]
@@ -57,9 +42,8 @@ async def test_id_generator_makes_correlation_ids(way: Way) -> None:
         assert [row["headers"]["correlation_id"] for row in await way.rows()] == ["id-1", "id-2", "id-3"]
 
 
-async def test_publisher_object_publishes(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
+async def test_publisher_object_publishes(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen, "bills", note=_with_message)
     publisher = broker.publisher("bills", headers={"static": "1", "both": "publisher"}, key="k", priority=2)
     async with way.running(broker):
         await way.publish("bill", caller_connection=publisher, headers={"both": "call"})
@@ -69,62 +53,32 @@ async def test_publisher_object_publishes(way: Way, seen: Seen) -> None:
     assert (message.raw_message.key, message.raw_message.priority) == ("k", 2)
 
 
-async def test_publisher_decorator_publishes_what_the_handler_returns(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
-
-    @broker.publisher("bills")
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body + 1
-
+async def test_several_decorators_publish_to_each_what_the_handler_returns(
+    way: Way, broker: OutboxBroker, seen: Seen
+) -> None:
+    for queue in ("bills", "mails"):
+        noting(
+            broker, seen, queue, note=lambda body, message: (message.raw_message.queue, body, message.correlation_id)
+        )
+    broker.publisher("bills")(broker.publisher("mails")(answering(broker)))
     async with way.running(broker):
         await way.publish(1, "orders", correlation_id="c1")
-        ((body, message),) = await seen.first()
-    assert (body, message.correlation_id) == (2, "c1")
+        assert sorted(await seen.first(2)) == [("bills", 2, "c1"), ("mails", 2, "c1")]
 
 
-async def test_several_decorators_publish_to_each(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
-    _collect(broker, "mails", seen)
-
-    @broker.publisher("bills")
-    @broker.publisher("mails")
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body
-
-    async with way.running(broker):
-        await way.publish(1, "orders")
-        received = await seen.first(2)
-    assert sorted(message.raw_message.queue for _, message in received) == ["bills", "mails"]
-
-
-async def test_one_publisher_serves_several_handlers(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
+async def test_one_publisher_serves_several_handlers(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen, "bills")
     publisher = broker.publisher("bills")
-
-    @publisher
-    @broker.subscriber("orders")
-    async def first(body: int) -> str:
-        return f"first {body}"
-
-    @publisher
-    @broker.subscriber("returns")
-    async def second(body: int) -> str:
-        return f"second {body}"
-
+    for queue in ("orders", "returns"):
+        publisher(answering(broker, queue))
     async with way.running(broker):
         await way.publish(1, "orders")
         await way.publish(2, "returns")
-        assert sorted(body for body, _ in await seen.first(2)) == ["first 1", "second 2"]
+        assert sorted(await seen.first(2)) == [2, 3]
 
 
-async def test_response_carries_headers_and_correlation_id(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
+async def test_response_carries_headers_and_correlation_id(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen, "bills", note=lambda body, message: (body, message.headers["a"], message.correlation_id))
 
     @broker.publisher("bills")
     @broker.subscriber("orders")
@@ -133,109 +87,59 @@ async def test_response_carries_headers_and_correlation_id(way: Way, seen: Seen)
 
     async with way.running(broker):
         await way.publish(1, "orders")
-        ((body, message),) = await seen.first()
-    assert (body, message.headers["a"], message.correlation_id) == (1, "1", "mine")
+        assert await seen.first() == [(1, "1", "mine")]
 
 
-async def test_outbox_response_goes_to_its_own_queue(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
+@pytest.mark.parametrize("is_sync", [False, True])
+async def test_outbox_response_goes_to_its_own_queue(
+    way: Way, broker: OutboxBroker, seen: Seen, *, is_sync: bool
+) -> None:
+    def note(body: int, message: Any) -> Any:
+        return body, message.headers["a"], message.raw_message.key, message.correlation_id
 
-    @broker.subscriber("orders")
     async def handle(body: int) -> OutboxResponse:
+        return handle_at_once(body)
+
+    def handle_at_once(body: int) -> OutboxResponse:
         return OutboxResponse(body, queue="bills", headers={"a": "1"}, key="k")
 
+    noting(broker, seen, "bills", note=note)
+    broker.subscriber("orders")(handle_at_once if is_sync else handle)
     async with way.running(broker):
         await way.publish(1, "orders", correlation_id="c1")
-        ((body, message),) = await seen.first()
-    assert (body, message.headers["a"], message.raw_message.key, message.correlation_id) == (1, "1", "k", "c1")
+        assert await seen.first() == [(1, "1", "k", "c1")]
+        await way.empty()
 
 
-async def test_answer_goes_to_reply_to(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "answers", seen)
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body + 1
-
+async def test_answer_goes_to_reply_to(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen, "answers", note=lambda body, message: (body, message.correlation_id))
+    answering(broker)
     async with way.running(broker):
         await way.publish(1, "orders", reply_to="answers", correlation_id="c1")
-        ((body, message),) = await seen.first()
-    assert (body, message.correlation_id) == (2, "c1")
+        assert await seen.first() == [(2, "c1")]
 
 
-async def test_without_reply_to_nothing_is_answered(way: Way) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body
-
+@pytest.mark.parametrize(("no_reply", "reply_to"), [(False, ""), (True, "answers")])
+async def test_nothing_is_answered_where_nobody_asked_or_nobody_is_to_answer(
+    way: Way, broker: OutboxBroker, *, no_reply: bool, reply_to: str
+) -> None:
+    answering(broker, no_reply=no_reply)
     async with way.running(broker):
-        await way.publish(1, "orders")
+        await way.publish(1, "orders", reply_to=reply_to)
         await way.empty()
 
 
-async def test_no_reply_answers_nothing(way: Way) -> None:
-    broker = way.broker()
-
-    @broker.subscriber("orders", no_reply=True)
-    async def handle(body: int) -> int:
-        return body
-
-    async with way.running(broker):
-        await way.publish(1, "orders", reply_to="answers")
-        await way.empty()
-
-
-async def test_publisher_made_while_the_broker_runs_publishes(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
+async def test_publisher_made_while_the_broker_runs_publishes(way: Way, broker: OutboxBroker, seen: Seen) -> None:
+    noting(broker, seen, "bills")
     async with way.running(broker):
         publisher = broker.publisher("bills", persistent=False)
         await way.publish("late", caller_connection=publisher)
-        ((body, _),) = await seen.first()
-    assert body == "late"
-
-
-async def test_connected_broker_publishes(real: Way) -> None:
-    broker = real.broker()
-    async with broker, real.transaction() as session:
-        await broker.publish("x", "orders", session=session)
-    assert [row["payload"] for row in await real.rows()] == [b"x"]
-
-
-async def test_broker_in_the_context_publishes(way: Way, seen: Seen) -> None:
-    broker = way.broker()
-    _collect(broker, "bills", seen)
-
-    @broker.subscriber("orders")
-    async def handle(body: int, outbox: OutboxBroker) -> None:
-        async with way.transaction() as session:
-            await outbox.publish(body, "bills", session=session)
-
-    async with way.running(broker):
-        await way.publish(1, "orders")
-        ((body, _),) = await seen.first()
-    assert body == 1
-
-
-async def test_failing_publisher_fails_the_message(way: Way) -> None:
-    broker = way.broker()
-
-    @broker.publisher("bills")
-    @broker.subscriber("orders")
-    async def handle(body: int) -> Any:
-        return Response(body, headers={"bad": object()})
-
-    async with way.running(broker):
-        await way.publish_to_failing(1, "orders")
-        assert (await way.attempted())["queue"] == "orders"
+        assert await seen.first() == ["late"]
 
 
 async def test_request_is_answered_in_memory(memory: Way) -> None:
     broker = memory.broker()
+    publisher = broker.publisher("orders")
 
     @broker.subscriber("orders")
     async def handle(body: int) -> Response:
@@ -244,19 +148,8 @@ async def test_request_is_answered_in_memory(memory: Way) -> None:
     async with memory.running(broker):
         answer = await broker.request(1, "orders", correlation_id="c1", timeout=30.0)
         assert (await answer.decode(), answer.headers["a"], answer.correlation_id) == (2, "1", "c1")
+        assert await (await publisher.request(2, timeout=30.0)).decode() == 3
         assert await memory.rows() == []
-
-
-async def test_request_through_a_publisher_is_answered_in_memory(memory: Way) -> None:
-    broker = memory.broker()
-    publisher = broker.publisher("orders")
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> int:
-        return body + 1
-
-    async with memory.running(broker):
-        assert await (await publisher.request(1, timeout=30.0)).decode() == 2
 
 
 async def test_request_that_takes_too_long_is_given_up_in_memory(memory: Way) -> None:

@@ -4,11 +4,12 @@ A behaviour of the conformance suite is written once and must hold on each of th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from faststream import Context
 from sqlalchemy import MetaData, Table, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -42,6 +43,43 @@ class Seen(list[Any]):
                 self._changed.clear()
                 await self._changed.wait()
         return self[:count]
+
+
+def noting(place: Any, seen: Seen, *where: Any, note: Callable[[Any, Any], Any] | None = None, **options: Any) -> Any:
+    """A handler of `orders`, or of what is named, that notes bodies, or what `note` makes of body and message."""
+
+    async def handle(body: Any) -> None:
+        seen(body)
+
+    async def handle_message(body: Any, message: Annotated[Any, Context()]) -> None:
+        assert note is not None
+        seen(note(body, message))
+
+    return _subscribed(place, where, options, handle_message if note else handle)
+
+
+def failing(place: Any, *where: Any, error: Any = None, **options: Any) -> Any:
+    """A handler that raises."""
+
+    async def handle(body: Any) -> None:
+        raise ValueError("broken") if error is None else error
+
+    return _subscribed(place, where, options, handle)
+
+
+def answering(place: Any, *where: Any, **options: Any) -> Any:
+    """A handler that returns one more."""
+
+    async def handle(body: int) -> int:
+        return body + 1
+
+    return _subscribed(place, where, options, handle)
+
+
+def _subscribed(place: Any, where: tuple[Any, ...], options: dict[str, Any], handle: Any) -> Any:
+    if not where and options.keys().isdisjoint({"queues", "topic"}):
+        where = ("orders",)
+    return place.subscriber(*where, **options)(handle)
 
 
 class Way:

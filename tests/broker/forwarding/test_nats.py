@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from faststream import AckPolicy, BaseMiddleware, FastStream
+from faststream import BaseMiddleware, FastStream
 from faststream.nats import NatsBroker, NatsPublishCommand, NatsResponse
 from faststream.response import PublishCommand
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
-from faststream_outbox.annotations import OutboxMessage
 from tests.broker.effects import EffectsShop
 from tests.broker.topics.stage import Stage
 from tests.servers.nats_server import NatsServer
@@ -32,8 +31,8 @@ class LosesAnswers(BaseMiddleware):
             raise TimeoutError("the answer was lost")
 
 
-def forward(broker: OutboxBroker, nats: NatsBroker, **options: Any) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=30)
+def forward(broker: OutboxBroker, nats: NatsBroker, *, timeout: float = 30, **options: Any) -> None:
+    @nats.publisher("shop.orders", stream="shop", timeout=timeout)
     @broker.subscriber("orders", retry_strategy=SOON, **options)
     async def hand_over(number: int) -> int:
         return number
@@ -51,18 +50,10 @@ async def is_stored(nats_server: NatsServer, count: int) -> list[dict[str, str]]
     return found
 
 
-async def message_ids(shop: EffectsShop) -> list[str]:
-    return [str(row["message_id"]) for row in await shop.sql(f"select message_id from {shop.outbox.name} order by id")]
-
-
 async def test_nothing_is_deleted_while_the_other_server_is_down(
     shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
 ) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=0.2)
-    @shop.broker.subscriber("orders", retry_strategy=SOON, max_workers=5)
-    async def hand_over(number: int) -> int:
-        return number
-
+    forward(shop.broker, nats, timeout=0.2, max_workers=5)
     app = FastStream(shop.broker, nats, logger=None)
     await app.start()
     nats_server.kill()
@@ -80,13 +71,19 @@ async def test_nothing_is_deleted_while_the_other_server_is_down(
 
 
 async def test_the_message_id_is_sent_along(shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer) -> None:
-    forward(shop.broker, nats)
-    await shop.publish(1)
-    (message_id,) = await message_ids(shop)
+    forward(shop.broker, nats, propagate_inbound_headers=True)
+    # Ids of an earlier message are not passed on.
+    earlier = {"message_id": "of another", "Nats-Msg-Id": "of another", "tenant": "a"}
+    async with AsyncSession(shop.engine) as session, session.begin():
+        for number, headers in enumerate((None, earlier, earlier)):
+            await shop.broker.publish(number, "orders", headers=headers, session=session)
+    rows = await shop.sql(f"select message_id from {shop.outbox.name} order by id")
+    ids = [str(row["message_id"]) for row in rows]
     async with FastStream(shop.broker, nats, logger=None):
-        (headers,) = await is_stored(nats_server, 1)
-    assert headers["message_id"] == message_id
-    assert headers["Nats-Msg-Id"] == f"{message_id}:shop.orders"
+        stored = await is_stored(nats_server, 3)
+    assert [each["message_id"] for each in stored] == ids
+    assert [each["Nats-Msg-Id"] for each in stored] == [f"{one}:shop.orders" for one in ids]
+    assert [each.get("tenant") for each in stored] == [None, "a", "a"]
 
 
 async def test_a_repeated_message_is_stored_once(
@@ -149,63 +146,3 @@ async def test_groups_of_a_topic_are_no_duplicates(
         both = await is_stored(nats_server, 2)
     assert both[0]["message_id"] == both[1]["message_id"]
     assert all(("Nats-Msg-Id" in each) is has_event_id for each in both)
-
-
-async def test_a_topic_is_not_read_before_the_other_broker_runs(
-    stage: Stage, nats: NatsBroker, nats_server: NatsServer
-) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=30)
-    @stage.broker.subscriber(topic="orders", group="billing")
-    async def hand_over(number: int) -> int:
-        stage.seen.append(number)
-        return number
-
-    await stage.publish(1, 2, 3)
-    await stage.broker.start()
-    await stage.broker.stop()
-    await stage.broker.start()
-    assert stage.seen == []
-    await nats.start()
-    await is_stored(nats_server, 3)
-    assert stage.seen == [1, 2, 3]
-    await stage.broker.stop()
-    assert not await stage.deferred()
-
-
-@pytest.mark.parametrize("transactional", [False, True])
-async def test_a_message_that_its_handler_acked_waits_until_its_result_is_published(
-    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer, transactional: bool
-) -> None:
-    @nats.publisher("shop.orders", stream="shop", timeout=30)
-    @shop.broker.subscriber(
-        "orders", retry_strategy=SOON, ack_policy=AckPolicy.MANUAL, transactional=transactional, max_workers=2
-    )
-    async def hand_over(number: int, msg: OutboxMessage) -> int:
-        await msg.ack()
-        return number
-
-    async def has_failed() -> Any:
-        return await shop.sql(f"select 1 from {shop.outbox.name} where attempts_count > 0")
-
-    async with FastStream(shop.broker, nats, logger=None):
-        await nats_server.delete_stream("shop")
-        await shop.publish(1)
-        await eventually(has_failed, timeout=30)
-        await nats_server.make_stream("shop", "shop.orders")
-        await is_stored(nats_server, 1)
-        await shop.becomes()
-
-
-async def test_ids_of_an_earlier_message_are_not_passed_on(
-    shop: EffectsShop, nats: NatsBroker, nats_server: NatsServer
-) -> None:
-    forward(shop.broker, nats, propagate_inbound_headers=True)
-    earlier = {"message_id": "of another", "Nats-Msg-Id": "of another", "tenant": "a"}
-    async with AsyncSession(shop.engine) as session, session.begin():
-        for number in (1, 2):
-            await shop.broker.publish(number, "orders", headers=earlier, session=session)
-    ids = await message_ids(shop)
-    async with FastStream(shop.broker, nats, logger=None):
-        both = await is_stored(nats_server, 2)
-    assert [each["message_id"] for each in both] == ids
-    assert [each["tenant"] for each in both] == ["a", "a"]

@@ -17,12 +17,11 @@ from faststream.redis import RedisBroker, RedisRouter
 from faststream_outbox import OutboxBroker
 from faststream_outbox.errors import OutboxWarning
 from tests.broker.effects import EffectsShop
+from tests.cases import case
 
 Forwarded = Callable[[], Any]
 
 RETURNS = Channel(on_return_raises=True)
-
-
 LOSING: dict[str, tuple[Forwarded, str]] = {
     "core NATS": (lambda: NatsBroker().publisher("orders"), 'publisher(…, stream="orders")'),
     "RabbitMQ without an error for what is returned": (
@@ -54,6 +53,10 @@ KEEPING: dict[str, Forwarded] = {
 }
 
 
+def another(shop: EffectsShop) -> OutboxBroker:
+    return OutboxBroker(shop.engine, outbox_table=shop.outbox, dlq_table=None, logger=None)
+
+
 def forward(broker: OutboxBroker, publisher: Any) -> Callable[..., Any]:
     async def hand_over(number: int) -> int:
         return number
@@ -63,24 +66,32 @@ def forward(broker: OutboxBroker, publisher: Any) -> Callable[..., Any]:
     return hand_over
 
 
-@pytest.mark.parametrize("name", LOSING)
-async def test_a_publisher_that_loses_messages_is_named_at_the_start(shop: EffectsShop, name: str) -> None:
-    make, fix = LOSING[name]
-    handler = forward(shop.broker, make())
-    with pytest.warns(OutboxWarning) as caught:
-        await shop.broker.start()
-    (warning,) = caught
-    assert str(warning.message).startswith("hand_over forwards to another broker and may lose messages: ")
-    assert fix in str(warning.message)
-    assert (warning.filename, warning.lineno) == (__file__, inspect.getsourcelines(handler)[1])
+async def warnings_of_start(broker: OutboxBroker) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        await broker.start()
+    await broker.stop()
+    return caught
 
 
-@pytest.mark.parametrize("name", KEEPING)
-async def test_a_publisher_that_waits_is_fine(shop: EffectsShop, name: str) -> None:
-    forward(shop.broker, KEEPING[name]())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        await shop.broker.start()
+async def test_a_publisher_that_loses_messages_is_named_at_the_start(shop: EffectsShop) -> None:
+    for name, (make, fix) in LOSING.items():
+        with case(name):
+            broker = another(shop)
+            handler = forward(broker, make())
+            (warning,) = await warnings_of_start(broker)
+            text = str(warning.message)
+            assert text.startswith("hand_over forwards to another broker and may lose messages: ")
+            assert fix in text
+            assert (warning.filename, warning.lineno) == (__file__, inspect.getsourcelines(handler)[1])
+
+
+async def test_a_publisher_that_waits_is_fine(shop: EffectsShop) -> None:
+    for name, make in KEEPING.items():
+        with case(name):
+            broker = another(shop)
+            forward(broker, make())
+            assert await warnings_of_start(broker) == []
 
 
 async def test_a_policy_that_forgets_failures_is_named(shop: EffectsShop) -> None:
@@ -94,12 +105,9 @@ async def test_a_policy_that_forgets_failures_is_named(shop: EffectsShop) -> Non
 
 
 async def test_a_publisher_of_this_or_another_outbox_is_fine(shop: EffectsShop) -> None:
-    other = OutboxBroker(shop.engine, outbox_table=shop.outbox, dlq_table=None, logger=None)
-    forward(shop.broker, other.publisher("letters"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        await shop.broker.start()
-    await shop.publish(1)
+    forward(shop.broker, another(shop).publisher("letters"))
+    assert await warnings_of_start(shop.broker) == []
+    await shop.deliver(1)
     await shop.becomes(messages={"letters": [b"1"]})
 
 
@@ -107,21 +115,23 @@ async def test_a_router_of_the_other_broker_is_looked_through(shop: EffectsShop)
     nats, router = NatsBroker(), NatsRouter(prefix="shop.")
     forward(shop.broker, router.publisher("orders"))
     nats.include_router(router)
-    with pytest.warns(OutboxWarning, match="core NATS confirms nothing"):
-        await shop.broker.start()
+    (warning,) = await warnings_of_start(shop.broker)
+    assert "core NATS confirms nothing" in str(warning.message)
     (subscriber,) = shop.broker.subscribers
     assert not subscriber.can_forward  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("router", [NatsRouter, RabbitRouter, KafkaRouter, ConfluentRouter, RedisRouter])
-async def test_a_router_without_a_broker_does_not_keep_the_outbox_from_starting(
-    shop: EffectsShop, router: Callable[[], Any]
-) -> None:
-    forward(shop.broker, router().publisher("orders"))
+async def test_a_router_without_a_broker_does_not_keep_the_outbox_from_starting(shop: EffectsShop) -> None:
+    routers: list[Any] = [NatsRouter, RabbitRouter, KafkaRouter, ConfluentRouter, RedisRouter]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutboxWarning)
-        await shop.broker.start()
-    assert shop.broker.running
+        for router in routers:
+            broker = another(shop)
+            forward(broker, router().publisher("orders"))
+            with case(router):
+                await broker.start()
+                assert broker.running
+            await broker.stop()
 
 
 async def test_a_restart_does_not_repeat_the_warning(shop: EffectsShop) -> None:

@@ -50,9 +50,12 @@ async def seen(broker: OutboxBroker) -> Seen:
     return seen
 
 
-async def test_health_is_204_while_the_broker_works(broker: OutboxBroker, seen: Seen) -> None:
+async def test_health_and_documents_are_served_while_the_broker_works(broker: OutboxBroker, seen: Seen) -> None:
     async with _served(broker) as client:
         assert (await client.get("/health")).status_code == 204
+        assert (await client.get("/docs")).status_code == 200
+        document = (await client.get("/docs.json")).json()
+    assert "orders:Handle" in document["channels"]
 
 
 @pytest.mark.examines
@@ -63,30 +66,11 @@ async def test_health_is_500_when_the_database_is_out_of_reach(table: Table) -> 
     await engine.dispose()
 
 
-async def test_documents_are_served(broker: OutboxBroker, seen: Seen) -> None:
-    async with _served(broker) as client:
-        assert (await client.get("/docs")).status_code == 200
-        document = (await client.get("/docs.json")).json()
-    assert "orders:Handle" in document["channels"]
-
-
-async def test_trying_out_answers_with_what_the_handler_returns(broker: OutboxBroker, seen: Seen) -> None:
+async def test_trying_out_answers_and_for_real_delivers(broker: OutboxBroker, seen: Seen) -> None:
     async with _served(broker) as client:
         answer = await client.post("/docs/try", json=_asked(1, real=False))
-    assert (answer.status_code, answer.json()) == (200, 2)
-    assert seen == [1]
-
-
-async def test_trying_out_for_real_delivers(broker: OutboxBroker, seen: Seen) -> None:
-    async with _served(broker) as client:
-        answer = await client.post("/docs/try", json=_asked(1, real=True))
-        assert answer.status_code == 200
-        assert await seen.first() == [1]
-
-
-async def test_running_broker_goes_on_after_something_was_tried_out(broker: OutboxBroker, seen: Seen) -> None:
-    async with _served(broker) as client:
-        assert (await client.post("/docs/try", json=_asked(1, real=False))).status_code == 200
+        assert (answer.status_code, answer.json()) == (200, 2)
+        assert seen == [1]
         assert (await client.post("/docs/try", json=_asked(2, real=True))).status_code == 200
         assert await seen.first(2) == [1, 2]
 
@@ -104,40 +88,32 @@ async def test_trying_out_for_real_without_autocommit_says_what_to_do(engine: As
     assert "autocommit=True" in answer.json()["details"]
 
 
-async def test_what_others_publish_while_something_is_tried_out_is_not_lost(engine: AsyncEngine, table: Table) -> None:
+async def test_what_others_publish_while_something_is_tried_out_is_not_lost_nor_are_their_timers(
+    engine: AsyncEngine, table: Table
+) -> None:
     broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
     begun, may_end = asyncio.Event(), asyncio.Event()
-
-    @broker.subscriber("orders")
-    async def handle(body: int) -> None:
-        begun.set()
-        await may_end.wait()
-
-    async with _served(broker) as client:
-        trying = asyncio.create_task(client.post("/docs/try", json=_asked(1, real=False)))
-        await begun.wait()
-        async with AsyncSession(engine) as session, session.begin():
-            await broker.publish(2, "nobody", session=session)
-        may_end.set()
-        await trying
-    async with engine.connect() as connection:
-        rows = (await connection.execute(text(f"select queue from {table.name}"))).scalars().all()
-    assert rows == ["nobody"]
-
-
-async def test_trying_out_cancels_no_timer_of_the_database(engine: AsyncEngine, table: Table) -> None:
-    broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, logger=None)
     cancelled: list[bool] = []
+
+    async def publish(queue: str, **options: Any) -> None:
+        async with AsyncSession(engine) as session, session.begin():
+            await broker.publish(1, queue, session=session, **options)
 
     @broker.subscriber("orders")
     async def handle(body: int) -> None:
         async with AsyncSession(engine) as session, session.begin():
             cancelled.append(await broker.cancel_timer(queue="reminders", timer_id="t", session=session))
+        begun.set()
+        await may_end.wait()
 
-    async with AsyncSession(engine) as session, session.begin():
-        await broker.publish(1, "reminders", session=session, timer_id="t")
+    await publish("reminders", timer_id="t")
     async with _served(broker) as client:
-        assert (await client.post("/docs/try", json=_asked(1, real=False))).status_code == 200
+        trying = asyncio.create_task(client.post("/docs/try", json=_asked(1, real=False)))
+        await begun.wait()
+        await publish("nobody")
+        may_end.set()
+        assert (await trying).status_code == 200
     assert cancelled == [False]
     async with engine.connect() as connection:
-        assert (await connection.execute(text(f"select timer_id from {table.name}"))).scalars().all() == ["t"]
+        rows = await connection.execute(text(f"select queue, timer_id from {table.name} order by id"))
+        assert [tuple(row) for row in rows] == [("reminders", "t"), ("nobody", None)]

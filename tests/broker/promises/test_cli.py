@@ -21,31 +21,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-APPLICATION = """
-import os
-
-from faststream import FastStream
-from sqlalchemy import MetaData, text
-from sqlalchemy.ext.asyncio import create_async_engine
-
-from faststream_outbox import OutboxBroker, make_outbox_table
-from faststream_outbox.annotations import OutboxSession
-
-engine = create_async_engine(os.environ["SHOP_DSN"])
-broker = OutboxBroker(engine, outbox_table=make_outbox_table(MetaData()), autocommit=True)
-app = FastStream(broker)
-
-
-@broker.subscriber("orders", transactional=True, fetch_batch_size=1)
-async def handle(number: int, session: OutboxSession) -> None:
-    await session.execute(text("select pg_sleep(0.01)"))
-    await session.execute(
-        text("insert into handled (number, pid) values (:number, :pid)"), {"number": number, "pid": str(os.getpid())}
-    )
-"""
-
-
-RELAYING = """
+BROKER = """
 import asyncio
 import os
 
@@ -54,12 +30,28 @@ from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from faststream_outbox import OutboxBroker, make_outbox_table
+from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.relay import Sent
 
 engine = create_async_engine(os.environ["SHOP_DSN"])
-broker = OutboxBroker(engine, outbox_table=make_outbox_table(MetaData()), dlq_table=None)
+broker = OutboxBroker(engine, outbox_table=make_outbox_table(MetaData()), dlq_table=None, autocommit=True)
 app = FastStream(broker)
+"""
+HANDLING = (
+    BROKER
+    + """
 
+@broker.subscriber("orders", transactional=True, fetch_batch_size=1)
+async def handle(number: int, session: OutboxSession) -> None:
+    await session.execute(text("select pg_sleep(0.01)"))
+    await session.execute(
+        text("insert into handled (number, pid) values (:number, :pid)"), {"number": number, "pid": str(os.getpid())}
+    )
+"""
+)
+RELAYING = (
+    BROKER
+    + """
 
 class FarEnd:
     async def start(self):
@@ -80,6 +72,7 @@ class FarEnd:
 
 broker.relay("orders", to=FarEnd(), batch_size=5, max_in_flight=5)
 """
+)
 
 
 @pytest.fixture
@@ -95,7 +88,7 @@ class Shop:
     def __init__(self, directory: Path, url: URL, engine: Engine) -> None:
         self.directory = directory
         self.engine = engine
-        (directory / "shop.py").write_text(APPLICATION)
+        (directory / "shop.py").write_text(HANDLING)
         dsn = url.render_as_string(hide_password=False)
         self._environment = os.environ | {"SHOP_DSN": dsn, "PYTHONPATH": str(Path(__file__).parents[3])}
 
@@ -158,23 +151,6 @@ def broker(database_url: URL, table: Table) -> OutboxBroker:
     return OutboxBroker(create_async_engine(database_url), outbox_table=table, logger=None)
 
 
-async def test_run_handles_messages(shop: Shop, broker: OutboxBroker) -> None:
-    shop.publish(broker, range(3))
-    async with shop.running():
-        await eventually(lambda: [number for number, _ in shop.done()] == [0, 1, 2], timeout=30)
-    assert shop.left() == 0
-
-
-@pytest.mark.soak
-async def test_workers_of_one_command_share_the_work(shop: Shop, broker: OutboxBroker) -> None:
-    async with shop.running("--workers", "2"):
-        shop.publish(broker, range(200))
-        await eventually(lambda: not shop.left(), timeout=60)
-    done = shop.done()
-    assert [number for number, _ in done] == [*range(200)]
-    assert len({pid for _, pid in done}) == 2
-
-
 async def test_workers_of_one_command_share_what_they_relay(shop: Shop, broker: OutboxBroker) -> None:
     (shop.directory / "shop.py").write_text(RELAYING)
     async with shop.running("--workers", "2"):
@@ -198,17 +174,10 @@ async def test_four_processes_share_the_work_and_none_does_it_twice(shop: Shop, 
 
 
 async def test_publish_writes_a_message(shop: Shop, sync_engine: Engine) -> None:
-    await shop.run("publish", "shop:app", "7", "--queue", "orders")
-    with sync_engine.connect() as connection:
-        rows = connection.execute(text("select queue, payload from outbox")).all()
-    assert [tuple(row) for row in rows] == [("orders", b"7")]
-
-
-async def test_publish_takes_text_and_a_key(shop: Shop, sync_engine: Engine) -> None:
     await shop.run("publish", "shop:app", "hello", "--queue", "orders", "--key", "k", "--correlation_id", "c1")
     with sync_engine.connect() as connection:
-        rows = connection.execute(text("select payload, key, headers->>'correlation_id' from outbox")).all()
-    assert [tuple(row) for row in rows] == [(b"hello", "k", "c1")]
+        rows = connection.execute(text("select queue, payload, key, headers->>'correlation_id' from outbox")).all()
+    assert [tuple(row) for row in rows] == [("orders", b"hello", "k", "c1")]
 
 
 async def test_documents_are_written(shop: Shop) -> None:

@@ -9,14 +9,12 @@ from faststream import BaseMiddleware, FastStream
 from faststream.kafka.opentelemetry import KafkaTelemetryMiddleware
 from faststream.nats import NatsBroker
 from faststream.specification import AsyncAPI
-from sqlalchemy import MetaData, Table, insert, select
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy import MetaData
 
 from faststream_outbox import OutboxBroker, OutboxRouter, make_outbox_table
 from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.opentelemetry import OutboxTelemetryMiddleware
 from tests.broker.effects import EffectsShop
-from tests.waiting import eventually
 
 
 class Mine(BaseMiddleware):
@@ -27,42 +25,28 @@ def _broker(**options: Any) -> OutboxBroker:
     return OutboxBroker(outbox_table=make_outbox_table(MetaData()), dlq_table=None, logger=None, **options)
 
 
-def test_middlewares_of_a_broker_are_those_that_were_given() -> None:
-    broker = _broker(middlewares=[Mine])
-    assert list(broker.middlewares) == [Mine]
-    assert list(_broker().middlewares) == []
-
-
-def test_middlewares_that_are_added_stand_where_they_were_put() -> None:
+def test_middlewares_of_a_broker_stand_where_they_were_put() -> None:
     class First(Mine): ...
 
     class Last(Mine): ...
 
+    assert list(_broker().middlewares) == []
     broker = _broker(middlewares=[Mine])
+    assert list(broker.middlewares) == [Mine]
     broker.insert_middleware(First)
     broker.add_middleware(Last)
     assert list(broker.middlewares) == [First, Mine, Last]
 
 
-async def test_transaction_of_a_handler_does_not_depend_on_the_list_of_middlewares(
-    engine: AsyncEngine, table: Table, effects: Table, shop: EffectsShop
-) -> None:
-    broker = shop.broker
-    broker.config.broker_config.broker_middlewares = ()
+async def test_transaction_of_a_handler_does_not_depend_on_the_list_of_middlewares(shop: EffectsShop) -> None:
+    shop.broker.config.broker_config.broker_middlewares = ()
 
-    @broker.subscriber("numbers", transactional=True)
+    @shop.broker.subscriber("orders", transactional=True)
     async def write(number: int, session: OutboxSession) -> None:
-        await session.execute(insert(effects).values(number=number))
+        await shop.write(session, number)
 
-    await broker.start()
-    async with AsyncSession(engine) as session, session.begin():
-        await broker.publish(7, "numbers", session=session)
-
-    async def written() -> bool:
-        async with engine.connect() as connection:
-            return list(await connection.scalars(select(effects.c.number))) == [7]
-
-    await eventually(written, timeout=20)
+    await shop.deliver(7)
+    await shop.becomes(effects=[7])
 
 
 @pytest.mark.parametrize("version", ["2.6.0", "3.0.0"])

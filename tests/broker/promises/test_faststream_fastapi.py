@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from faststream.context import ContextRepo
 from faststream_fastapi import FastStreamAPI
-from sqlalchemy import Engine, Table, func, select
+from sqlalchemy import Engine, Table, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox.broker import OutboxBroker, OutboxMessage, TestOutboxBroker
@@ -61,19 +61,28 @@ async def client(served: tuple[OutboxBroker, Any]) -> AsyncIterator[httpx.AsyncC
         yield client
 
 
-async def publish(broker: OutboxBroker, engine: AsyncEngine, queue: str, *items: str) -> None:
-    async with AsyncSession(engine) as session, session.begin():
+async def publish(broker: OutboxBroker, queue: str, *items: str) -> None:
+    async with AsyncSession(broker.engine) as session, session.begin():
         await broker.publish_batch(*(Order(item=item) for item in items), queue=queue, session=session)
 
 
-async def items(engine: AsyncEngine) -> list[str]:
+async def ordered(engine: AsyncEngine) -> list[str]:
+    """What was written into the application's table."""
     async with engine.connect() as connection:
         return list(await connection.scalars(select(orders.c.item).order_by(orders.c.id)))
 
 
-async def left(engine: AsyncEngine, table: Table) -> int:
-    async with engine.connect() as connection:
-        return await connection.scalar(select(func.count()).select_from(table)) or 0
+async def saw(shop: Shop, *items: str) -> dict[str, Any]:
+    """The first thing that a handler of orders saw, once they have seen just these, and nothing is left."""
+
+    async def nothing_is_left() -> bool:
+        async with shop.engine.connect() as connection:
+            return not await connection.scalar(text("select count(*) from outbox"))
+
+    await eventually(lambda: shop.seen)
+    await eventually(nothing_is_left)
+    assert [seen["order"].item for seen in shop.seen] == [*items]
+    return shop.seen[0]
 
 
 async def test_lifespan_starts_and_stops_the_broker(served: tuple[OutboxBroker, Any]) -> None:
@@ -85,66 +94,48 @@ async def test_lifespan_starts_and_stops_the_broker(served: tuple[OutboxBroker, 
     assert not broker.running
 
 
-async def test_shortcuts_mix_with_dependencies(
-    client: httpx.AsyncClient, broker: OutboxBroker, engine: AsyncEngine, shop: Shop
-) -> None:
-    await publish(broker, engine, "mixed", "chair")
-    await eventually(lambda: shop.seen)
-    (seen,) = shop.seen
-    assert seen["order"] == Order(item="chair")
-    assert isinstance(seen["message"], OutboxMessage)
+async def test_shortcuts_mix_with_dependencies(client: httpx.AsyncClient, broker: OutboxBroker, shop: Shop) -> None:
+    await publish(broker, "mixed", "chair")
+    seen = await saw(shop, "chair")
+    kinds = {"message": OutboxMessage, "repository": ContextRepo, "logger": Logger, "session": AsyncSession}
+    assert {name: isinstance(seen[name], kind) for name, kind in kinds.items()} == dict.fromkeys(kinds, True)
     assert seen["broker"] is broker
     assert seen["client"] is broker.client
     assert seen["producer"] is broker.config.producer
-    assert isinstance(seen["repository"], ContextRepo)
-    assert isinstance(seen["logger"], Logger)
     assert seen["queue"] == "mixed"
-    assert isinstance(seen["session"], AsyncSession)
     assert seen["has_transaction"]
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
 async def test_route_publishes_in_the_transaction_of_its_dependency(
-    client: httpx.AsyncClient, engine: AsyncEngine, shop: Shop
+    client: httpx.AsyncClient, broker: OutboxBroker, shop: Shop, *, is_refused: bool
 ) -> None:
-    answer = await client.post("/orders", json={"item": "chair"})
-    assert answer.status_code == 200
-    await eventually(lambda: shop.seen)
-    assert shop.seen[0]["order"] == Order(item="chair")
-    assert await items(engine) == ["chair"]
+    answer = await client.post("/orders", json={"item": "chair"}, params={"is_refused": is_refused})
+    assert answer.status_code == (409 if is_refused else 200)
+    if is_refused:
+        await publish(broker, "mixed", "lamp")
+    await saw(shop, "lamp" if is_refused else "chair")
+    assert await ordered(shop.engine) == ([] if is_refused else ["chair"])
 
 
-async def test_route_that_fails_publishes_nothing(
-    client: httpx.AsyncClient, engine: AsyncEngine, table: Table, shop: Shop
+@pytest.mark.parametrize("queue", ["transactional", "responding"])
+async def test_handler_that_writes_and_publishes_commits_all_or_nothing(
+    client: httpx.AsyncClient, broker: OutboxBroker, shop: Shop, queue: str
 ) -> None:
-    answer = await client.post("/orders", json={"item": "chair"}, params={"is_refused": True})
-    assert answer.status_code == 409
-    assert await left(engine, table) == 0
-    assert await items(engine) == []
-
-
-async def test_transactional_handler_commits_all_or_nothing(
-    client: httpx.AsyncClient, broker: OutboxBroker, engine: AsyncEngine, table: Table, shop: Shop
-) -> None:
-    shop.failures_left = 1
-    await publish(broker, engine, "transactional", "chair")
-
-    async def is_done() -> bool:
-        return await left(engine, table) == 0
-
-    await eventually(lambda: shop.seen)
-    await eventually(is_done)
+    shop.failures_left = 1 if queue == "transactional" else 0
+    await publish(broker, queue, "chair")
+    await saw(shop, "chair")
     assert shop.failures_left == 0
-    assert await items(engine) == ["chair"]
-    assert [seen["order"].item for seen in shop.seen] == ["chair"]
+    assert await ordered(shop.engine) == ["chair"]
 
 
 async def test_session_without_a_transaction_says_what_to_do(
-    client: httpx.AsyncClient, broker: OutboxBroker, engine: AsyncEngine, dlq_table: Table, shop: Shop
+    client: httpx.AsyncClient, broker: OutboxBroker, dlq_table: Table, shop: Shop
 ) -> None:
-    await publish(broker, engine, "without-transaction", "chair")
+    await publish(broker, "without-transaction", "chair")
 
     async def error() -> str | None:
-        async with engine.connect() as connection:
+        async with shop.engine.connect() as connection:
             found: str | None = await connection.scalar(select(dlq_table.c.error_message))
             return found
 
@@ -152,28 +143,12 @@ async def test_session_without_a_transaction_says_what_to_do(
     assert shop.seen == []
 
 
-async def test_batch_handler_gets_a_list(
-    client: httpx.AsyncClient, broker: OutboxBroker, engine: AsyncEngine, shop: Shop
-) -> None:
-    await publish(broker, engine, "batches", "chair", "table", "lamp")
+async def test_batch_handler_gets_a_list(client: httpx.AsyncClient, broker: OutboxBroker, shop: Shop) -> None:
+    await publish(broker, "batches", "chair", "table", "lamp")
     await eventually(lambda: shop.seen)
     (seen,) = shop.seen
     assert [order.item for order in seen["items"]] == ["chair", "table", "lamp"]
     assert len(seen["messages"]) == 3
-
-
-async def test_response_is_published_before_the_session_of_a_dependency_ends(
-    client: httpx.AsyncClient, broker: OutboxBroker, engine: AsyncEngine, table: Table, shop: Shop
-) -> None:
-    await publish(broker, engine, "responding", "chair")
-
-    async def is_done() -> bool:
-        return await left(engine, table) == 0
-
-    await eventually(lambda: shop.seen)
-    await eventually(is_done)
-    assert [seen["order"].item for seen in shop.seen] == ["chair"]
-    assert await items(engine) == ["chair"]
 
 
 async def test_handlers_run_under_the_test_broker(broker: OutboxBroker, shop: Shop) -> None:

@@ -128,8 +128,3 @@ async def test_messages_of_a_batch_take_the_ids_given(shop: EffectsShop) -> None
     stored = [row["message_id"] for row in rows]
     assert (stored[0], stored[2]) == (given[0], given[2])
     assert isinstance(stored[1], UUID)
-
-
-def test_id_of_a_response_belongs_to_its_own_queue() -> None:
-    with pytest.raises(InvalidMessage, match="queue or a topic of its own"):
-        OutboxResponse(1, message_id=uuid4())

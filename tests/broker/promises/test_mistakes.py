@@ -1,9 +1,11 @@
 """Mistakes of a first day: each is refused where it is made, with what to write instead."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from faststream.exceptions import IncorrectState
+from faststream.exceptions import FeatureNotSupportedException, IncorrectState
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -13,11 +15,9 @@ from faststream_outbox import (
     OutboxRoute,
     OutboxRouter,
     TestOutboxBroker,
-    errors,
     make_dlq_table,
     make_outbox_table,
 )
-from faststream_outbox._internal.broker import producer
 from faststream_outbox.annotations import OutboxSession
 from faststream_outbox.errors import (
     InvalidMessage,
@@ -33,6 +33,8 @@ from tests.cases import each
 
 metadata = MetaData()
 OUTBOX, DEAD = make_outbox_table(metadata), make_dlq_table(metadata)
+SESSION = {"session": fake_session()}
+PLACES: list[dict[str, Any]] = [{"queues": "orders"}, {"topic": "shop", "group": "billing"}]
 
 
 @pytest.fixture
@@ -41,126 +43,107 @@ def broker() -> OutboxBroker:
     return OutboxBroker(engine, outbox_table=OUTBOX, dlq_table=DEAD, logger=None)
 
 
-HEADERS: Any = pytest.mark.parametrize("headers", [["a"], [("a", "b")], "a", {1: "b"}])
+async def write(body: int, session: OutboxSession) -> None: ...
 
 
-@HEADERS
-async def test_headers_that_are_none_are_refused(broker: OutboxBroker, headers: Any) -> None:
-    session = fake_session()
+async def write_if_it_can(body: int, session: OutboxSession = None) -> None: ...  # type: ignore[assignment]
+
+
+NOWHERE = (InvalidMessage, r"queue='orders'.*topic='shop'")
+NOTHING = (InvalidOption, r"subscriber\('orders'\).*subscriber\(topic='shop', group='billing'\)")
+BY_HAND = (FeatureNotSupportedException, "fetch_unprocessed")
+NO_LOG = (IncorrectState, "log_tables=make_log_tables")
+MISTAKES: dict[str, tuple[Callable[[Any], Any], tuple[type[Exception], str]]] = {
+    "publish to nowhere": (lambda broker: broker.publish(1, **SESSION), NOWHERE),
+    "batch whose last message is a queue": (lambda broker: broker.publish_batch(1, 2, "orders", **SESSION), NOWHERE),
+    "publish_sync to nowhere": (lambda broker: broker.publish_sync(1, **SESSION), NOWHERE),
+    "publisher to nowhere": (lambda broker: broker.publisher(), NOWHERE),
+    "subscriber of ()": (lambda broker: broker.subscriber(()), NOTHING),
+    "subscriber of []": (lambda broker: broker.subscriber([]), NOTHING),
+    "subscriber of no name": (lambda broker: broker.subscriber(""), NOTHING),
+    "route of nothing": (lambda broker: OutboxRouter([OutboxRoute(write)]), NOTHING),
+    "queue named twice": (lambda broker: broker.subscriber(["orders", "orders"]), (InvalidOption, "twice")),
+    "topic without a log": (lambda broker: broker.subscriber(topic="shop", group="billing"), NO_LOG),
+    "publisher to a topic without a log": (lambda broker: broker.publisher(topic="shop"), NO_LOG),
+    "session without a transaction": (
+        lambda broker: broker.subscriber("orders")(write),
+        (InvalidOption, r"write.*session.*transactional=True"),
+    ),
+    "no session": (
+        lambda broker: broker.publish(1, "orders"),
+        (SessionRequired, r"publish\(body, queue=…, session=session\).*transactional=True.*autocommit=True"),
+    ),
+    "no engine": (
+        lambda broker: OutboxBroker(outbox_table=OUTBOX, dlq_table=DEAD).start(),
+        (IncorrectState, r"OutboxBroker\(engine, outbox_table=…\)"),
+    ),
+    "message taken by hand": (lambda broker: broker.subscriber("orders").get_one(), BY_HAND),
+    "messages iterated over": (lambda broker: aiter(broker.subscriber("orders")), BY_HAND),
+    "key and keys": (
+        lambda broker: broker.publish_batch(1, 2, queue="orders", key="a", keys=["b", "c"], **SESSION),
+        (InvalidMessage, "key or keys, not both"),
+    ),
+    "broker for its client": (DeadLetters, (InvalidOptionType, r"DeadLetters\(broker.client\)")),
+    "response with an id and no place": (
+        lambda broker: OutboxResponse(1, message_id="7f2c1c5e-6f1a-4b52-9d6a-2f6c1a0b9e11"),
+        (InvalidMessage, "queue or a topic of its own"),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_mistake_is_refused_where_it_is_made(broker: OutboxBroker, mistake: str) -> None:
+    make, (error, said) = MISTAKES[mistake]
+    with pytest.raises(error, match=said):
+        await _made(make(broker))
+
+
+async def _made(answer: Any) -> None:
+    if inspect.isawaitable(answer):
+        await answer
+
+
+@pytest.mark.parametrize("headers", [["a"], [("a", "b")], "a", {1: "b"}])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda broker, headers: broker.publish(1, "orders", headers=headers, **SESSION),
+        lambda broker, headers: broker.publish_batch(1, 2, queue="orders", headers=headers, **SESSION),
+        lambda broker, headers: broker.publisher("orders").publish(1, headers=headers, **SESSION),
+        lambda broker, headers: broker.publisher("orders", headers=headers),
+        lambda broker, headers: OutboxResponse(1, queue="orders", headers=headers),
+    ],
+    ids=["publish", "publish_batch", "publisher.publish", "publisher", "OutboxResponse"],
+)
+async def test_headers_that_are_none_are_refused(broker: OutboxBroker, make: Any, headers: Any) -> None:
     with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
-        await broker.publish(1, "orders", session=session, headers=headers)
-    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
-        await broker.publish_batch(1, 2, queue="orders", session=session, headers=headers)
-    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
-        await broker.publisher("orders").publish(1, session=session, headers=headers)
-
-
-@HEADERS
-def test_headers_of_a_publisher_that_are_none_are_refused(broker: OutboxBroker, headers: Any) -> None:
-    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
-        broker.publisher("orders", headers=headers)
-
-
-@HEADERS
-def test_headers_of_a_response_that_are_none_are_refused(headers: Any) -> None:
-    with pytest.raises(InvalidMessageType, match=r"[Hh]eader"):
-        OutboxResponse(1, queue="orders", headers=headers)
-
-
-async def test_publish_to_nowhere_is_refused(broker: OutboxBroker) -> None:
-    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
-        await broker.publish(1, session=fake_session())
-
-
-async def test_batch_with_a_queue_for_a_message_is_told_of_the_keyword(broker: OutboxBroker) -> None:
-    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
-        await broker.publish_batch(1, 2, "orders", session=fake_session())
-
-
-def test_publish_sync_to_nowhere_is_refused(broker: OutboxBroker) -> None:
-    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
-        broker.publish_sync(1, session=fake_session())
-
-
-def test_publisher_to_nowhere_is_refused(broker: OutboxBroker) -> None:
-    with pytest.raises(InvalidMessage, match=r"queue='orders'.*topic='shop'"):
-        broker.publisher()
-
-
-@pytest.mark.parametrize("queues", [(), [], ""])
-def test_subscriber_of_nothing_is_refused(broker: OutboxBroker, queues: Any) -> None:
-    with pytest.raises(InvalidOption, match=r"subscriber\('orders'\).*subscriber\(topic='shop', group='billing'\)"):
-        broker.subscriber(queues)
-
-
-def test_route_of_nothing_is_refused() -> None:
-    async def handle(body: int) -> None: ...
-
-    with pytest.raises(InvalidOption, match=r"subscriber\('orders'\)"):
-        OutboxRouter([OutboxRoute(handle)])
+        await _made(make(broker, headers))
 
 
 @each("options", [{"batch_size": 3}, {"batch_wait": 0.5}])
-@each("place", [{"queues": "orders"}, {"topic": "shop", "group": "billing"}])
+@each("place", PLACES)
 def test_options_of_a_batch_without_batch_are_refused(options: dict[str, Any], place: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(InvalidOption, match=f"{name} .*batch=True"):
         OutboxRouter().subscriber(**place, **options)
 
 
-def test_topic_of_a_broker_without_a_log_is_refused_where_it_is_registered(broker: OutboxBroker) -> None:
-    with pytest.raises(IncorrectState, match="log_tables=make_log_tables"):
-        broker.subscriber(topic="shop", group="billing")
-    with pytest.raises(IncorrectState, match="log_tables=make_log_tables"):
-        broker.publisher(topic="shop")
-
-
-def test_error_of_a_missing_session_is_where_errors_are_and_where_it_was() -> None:
-    assert errors.SessionRequired is producer.SessionRequired
+@each("make", [make_outbox_table, make_dlq_table, make_log_tables])
+def test_name_in_the_place_of_the_metadata_is_refused(make: Any) -> None:
+    with pytest.raises(InvalidOptionType, match=rf"{make.__name__}\(metadata, 'orders'\)"):
+        make("orders")
 
 
 async def test_ping_of_a_broker_without_an_engine_says_no() -> None:
     assert not await OutboxBroker(outbox_table=OUTBOX, dlq_table=DEAD).ping(timeout=1)
 
 
-def test_session_of_a_handler_without_a_transaction_is_refused_where_it_is_registered(broker: OutboxBroker) -> None:
-    with pytest.raises(InvalidOption, match=r"write.*session.*transactional=True"):
-
-        @broker.subscriber("orders")
-        async def write(body: int, session: OutboxSession) -> None: ...
-
-
 def test_session_of_a_handler_that_can_do_without_is_taken(broker: OutboxBroker) -> None:
-    @broker.subscriber("orders")
-    async def write(body: int, session: OutboxSession = None) -> None: ...  # type: ignore[assignment]
-
-    @broker.subscriber("letters", transactional=True)
-    async def write_both(body: int, session: OutboxSession) -> None: ...
-
-
-async def test_missing_session_names_all_ways_to_have_one(broker: OutboxBroker) -> None:
-    with pytest.raises(SessionRequired, match=r"session=session.*transactional=True.*autocommit=True"):
-        await broker.publish(1, "orders")
+    broker.subscriber("orders")(write_if_it_can)
+    broker.subscriber("letters", transactional=True)(write)
 
 
 async def test_missing_session_of_a_test_names_the_one_for_tests(broker: OutboxBroker) -> None:
     async with TestOutboxBroker(broker) as tested:
         with pytest.raises(SessionRequired, match=r"session=fake_session\(\)"):
             await tested.publish(1, "orders")
-
-
-async def test_key_and_keys_of_a_batch_are_refused(broker: OutboxBroker) -> None:
-    with pytest.raises(InvalidMessage, match="key or keys, not both"):
-        await broker.publish_batch(1, 2, queue="orders", session=fake_session(), key="a", keys=["b", "c"])
-
-
-def test_broker_in_the_place_of_its_client_is_refused(broker: OutboxBroker) -> None:
-    given: Any = broker
-    with pytest.raises(InvalidOptionType, match=r"DeadLetters\(broker.client\)"):
-        DeadLetters(given)
-
-
-@pytest.mark.parametrize("make", [make_outbox_table, make_dlq_table, make_log_tables])
-def test_name_in_the_place_of_the_metadata_is_refused(make: Any) -> None:
-    with pytest.raises(InvalidOptionType, match=rf"{make.__name__}\(metadata, 'orders'\)"):
-        make("orders")

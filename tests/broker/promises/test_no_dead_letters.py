@@ -42,14 +42,9 @@ async def _warnings_of_start(broker: OutboxBroker) -> list[warnings.WarningMessa
     return [each for each in caught if issubclass(each.category, OutboxWarning)]
 
 
-async def test_start_warns_and_names_both_answers(make: Make) -> None:
-    (warning,) = await _warnings_of_start(make())
-    assert "deleted" in str(warning.message)
-    assert "dlq_table=make_dlq_table(metadata)" in str(warning.message)
-    assert "dlq_table=None" in str(warning.message)
-
-
-async def test_warning_points_at_the_line_that_made_the_broker(engine: AsyncEngine, table: Table) -> None:
+async def test_start_warns_at_the_line_that_made_the_broker_and_names_both_answers(
+    engine: AsyncEngine, table: Table
+) -> None:
     frame = currentframe()
     assert frame is not None
     broker = OutboxBroker(engine, outbox_table=table, logger=None)
@@ -58,6 +53,8 @@ async def test_warning_points_at_the_line_that_made_the_broker(engine: AsyncEngi
     (warning,) = await _warnings_of_start(broker)
     await broker.stop()
     assert (warning.filename, warning.lineno) == (__file__, line)
+    for said in ("deleted", "dlq_table=make_dlq_table(metadata)", "dlq_table=None"):
+        assert said in str(warning.message)
 
 
 async def test_it_is_said_once(make: Make) -> None:
@@ -82,21 +79,13 @@ async def test_router_of_fastapi_passes_it_on(engine: AsyncEngine, table: Table)
         await router.broker.stop()
 
 
-async def test_none_that_is_written_out_is_an_answer(make: Make) -> None:
-    assert await _warnings_of_start(make(dlq_table=None)) == []
-
-
-async def test_table_is_an_answer(make: Make, dlq_table: Table) -> None:
-    assert await _warnings_of_start(make(dlq_table=dlq_table)) == []
-
-
-async def test_broker_that_only_publishes_has_nothing_to_say(make: Make) -> None:
-    assert await _warnings_of_start(make(subscribes=False)) == []
+async def test_who_has_answered_or_does_not_consume_hears_nothing(make: Make, dlq_table: Table) -> None:
+    for options in ({"dlq_table": None}, {"dlq_table": dlq_table}, {"subscribes": False}):
+        assert await _warnings_of_start(make(**options)) == []
 
 
 async def test_test_broker_does_not_warn(make: Make) -> None:
-    broker = make()
     with warnings.catch_warnings():
         warnings.simplefilter("error", OutboxWarning)
-        async with TestOutboxBroker(broker, run_loops=True):
+        async with TestOutboxBroker(make(), run_loops=True):
             pass

@@ -39,6 +39,7 @@ from faststream_outbox._internal.log.admin.partitions import Partitions
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.queue import DeadLetters, OutboxClient, Selection, Worker
 from faststream_outbox.testing import fake_session
+from tests.cases import each
 
 IN_TREE: list[Any] = [KafkaBroker, ConfluentBroker, NatsBroker, RabbitBroker, RedisBroker]
 # Redis spreads its arguments over several modules.
@@ -71,28 +72,17 @@ def _arguments_of_broker(broker: Any) -> set[str]:
     return names - {"self"}
 
 
-def _shared(functions: list[Callable[..., Any]]) -> set[str]:
-    return set.intersection(*({*_options(function)} for function in functions))
+def _types(function: Callable[..., Any], *leave_out: str) -> dict[str, Any]:
+    return {name: kind for name, kind in get_type_hints(function).items() if name not in ("return", *leave_out)}
 
 
 def test_router_takes_the_options_of_a_brokers_subscriber() -> None:
     assert _options(OutboxRouter.subscriber) == _options(OutboxBroker.subscriber)
 
 
-def _types(function: Callable[..., Any]) -> dict[str, Any]:
-    return {name: kind for name, kind in get_type_hints(function).items() if name != "return"}
-
-
-def test_options_to_pass_on_are_those_of_a_brokers_subscriber() -> None:
-    declared = _types(OutboxBroker.subscriber)
-    assert get_type_hints(SubscriberOptions) == {
-        name: kind for name, kind in declared.items() if name not in ("queues", "dependencies")
-    }
-
-
-def test_options_to_pass_on_are_those_of_a_brokers_publisher() -> None:
-    declared = _types(OutboxBroker.publisher)
-    assert get_type_hints(PublisherOptions) == {name: kind for name, kind in declared.items() if name != "queue"}
+def test_options_to_pass_on_are_those_of_the_broker() -> None:
+    assert get_type_hints(SubscriberOptions) == _types(OutboxBroker.subscriber, "queues", "dependencies")
+    assert get_type_hints(PublisherOptions) == _types(OutboxBroker.publisher, "queue")
 
 
 def test_route_passes_every_option_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,46 +104,45 @@ def test_route_publisher_passes_every_option_on() -> None:
     assert {"queue": kept.args[0], **kept.kwargs} == given
 
 
-def test_brokers_of_faststream_share_constructor_arguments() -> None:
-    shared = set.intersection(*map(_arguments_of_broker, WRITTEN_IN_ONE_MODULE))
-    assert {"graceful_timeout", "middlewares", "ack_policy", "logger", "apply_types", "security"} <= shared
+ROUTERS: list[Any] = [KafkaRouter, NatsRouter, RabbitRouter, RedisRouter]
 
 
-def test_constructor_takes_what_every_broker_of_faststream_takes() -> None:
-    shared = set.intersection(*map(_arguments_of_broker, WRITTEN_IN_ONE_MODULE))
-    assert shared - {*_options(OutboxBroker.__init__)} == set()
+@each(
+    ("theirs", "ours", "known"),
+    [
+        (
+            [_arguments_of_broker(broker) for broker in WRITTEN_IN_ONE_MODULE],
+            OutboxBroker.__init__,
+            {"graceful_timeout", "middlewares", "ack_policy", "logger", "apply_types", "security"},
+        ),
+        ([{*_options(broker.subscriber)} for broker in IN_TREE], OutboxBroker.subscriber, {"ack_policy", "no_reply"}),
+        ([{*_options(broker.publisher)} for broker in IN_TREE], OutboxBroker.publisher, {"title", "schema"}),
+        ([{*_options(router.__init__)} for router in ROUTERS], OutboxRouter.__init__, {"prefix", "handlers"}),
+    ],
+)
+def test_what_all_of_faststreams_take_ours_take_too(
+    theirs: list[set[str]], ours: Callable[..., Any], known: set[str]
+) -> None:
+    shared = set.intersection(*theirs)
+    assert known <= shared
+    assert shared - {*_options(ours)} == set()
 
 
-def test_subscriber_takes_what_every_broker_of_faststream_takes() -> None:
-    assert _shared([broker.subscriber for broker in IN_TREE]) - {*_options(OutboxBroker.subscriber)} == set()
-
-
-def test_publisher_takes_what_every_broker_of_faststream_takes() -> None:
-    assert _shared([broker.publisher for broker in IN_TREE]) - {*_options(OutboxBroker.publisher)} == set()
-
-
-def test_router_takes_what_every_router_of_faststream_takes() -> None:
-    routers: list[Any] = [KafkaRouter, NatsRouter, RabbitRouter, RedisRouter]
-    assert _shared([router.__init__ for router in routers]) - {*_options(OutboxRouter.__init__)} == set()
-
-
-def test_publisher_object_takes_what_the_brokers_publish_takes() -> None:
-    assert {*_options(OutboxBroker.publish)} - {*_options(OutboxPublisher.publish)} == {"topic"}
-
-
-def test_response_takes_what_the_brokers_publish_takes() -> None:
-    # To whom an answer to an answer goes is up to publishers.
-    assert {*_options(OutboxBroker.publish)} - {*_options(OutboxResponse.__init__)} == {"message", "reply_to"}
-
-
-def test_batch_takes_what_the_brokers_publish_takes() -> None:
-    missing = {*_options(OutboxBroker.publish)} - {*_options(OutboxBroker.publish_batch)}
-    # A timer's name is one message's, and so is an id: message_ids has them.
-    assert missing == {"message", "reply_to", "timer_id", "timer_conflict", "message_id"}
-
-
-def test_publish_sync_takes_what_publish_takes() -> None:
-    assert {*_options(OutboxBroker.publish_sync)} == {*_options(OutboxBroker.publish)}
+@each(
+    ("function", "missing"),
+    [
+        (OutboxPublisher.publish, {"topic"}),
+        # To whom an answer to an answer goes is up to publishers.
+        (OutboxResponse.__init__, {"message", "reply_to"}),
+        # A timer's name is one message's, and so is an id: message_ids has them.
+        (OutboxBroker.publish_batch, {"message", "reply_to", "timer_id", "timer_conflict", "message_id"}),
+        (OutboxBroker.publish_sync, set()),
+    ],
+)
+def test_every_way_to_publish_takes_what_the_brokers_publish_takes(
+    function: Callable[..., Any], missing: set[str]
+) -> None:
+    assert {*_options(OutboxBroker.publish)} - {*_options(function)} == missing
 
 
 def test_constructor_of_earlier_releases_can_be_called() -> None:
@@ -224,21 +213,6 @@ async def test_publishing_calls_of_earlier_releases_can_be_made() -> None:
     assert len(rows) == 4
 
 
-def test_response_of_earlier_releases_can_be_made() -> None:
-    response = OutboxResponse(
-        {"a": 1},
-        queue="orders",
-        session=fake_session(),
-        headers=None,
-        correlation_id=None,
-        activate_in=None,
-        activate_at=None,
-        timer_id=None,
-        timer_conflict="ignore",
-    )
-    assert response.as_publish_command().destination == "orders"
-
-
 def test_router_of_earlier_releases_can_be_made() -> None:
     router = OutboxRouter(
         (), dependencies=(), middlewares=(), parser=None, decoder=None, include_in_schema=None, routers=()
@@ -263,40 +237,24 @@ def _described(text: str) -> set[str]:
     return {name for line in lines if line is not None for name in line[1].split(", ")}
 
 
-@pytest.mark.parametrize(
+OF_BROKER = [
+    "subscriber", "publisher", "include_router", "publish", "publish_sync", "publish_batch", "request", "cancel_timer",
+    "cancel_timer_sync", "fetch_unprocessed", "ping", "validate_schema", "pause", "resume",
+]  # fmt: skip
+
+
+@each(
     ("function", "documented"),
     [
-        (OutboxBroker.__init__, OutboxBroker),
-        (OutboxBroker.subscriber, OutboxBroker.subscriber),
-        (OutboxBroker.publisher, OutboxBroker.publisher),
-        (OutboxBroker.include_router, OutboxBroker.include_router),
-        (OutboxBroker.publish, OutboxBroker.publish),
-        (OutboxBroker.publish_sync, OutboxBroker.publish_sync),
-        (OutboxBroker.publish_batch, OutboxBroker.publish_batch),
-        (OutboxBroker.request, OutboxBroker.request),
-        (OutboxBroker.cancel_timer, OutboxBroker.cancel_timer),
-        (OutboxBroker.cancel_timer_sync, OutboxBroker.cancel_timer_sync),
-        (OutboxBroker.fetch_unprocessed, OutboxBroker.fetch_unprocessed),
-        (OutboxBroker.ping, OutboxBroker.ping),
-        (OutboxBroker.validate_schema, OutboxBroker.validate_schema),
-        (OutboxBroker.pause, OutboxBroker.pause),
-        (OutboxBroker.resume, OutboxBroker.resume),
-        (OutboxRouter.__init__, OutboxRouter),
-        (Worker.__init__, Worker),
-        (OutboxClient.__init__, OutboxClient),
-        (Selection, Selection),
-        (DeadLetters.__init__, DeadLetters),
+        *((made.__init__, made) for made in (OutboxBroker, OutboxRouter, Worker, OutboxClient, DeadLetters, Outbox)),
+        *((function,) * 2 for function in (Selection, make_outbox_table, make_dlq_table, make_log_tables)),
+        *((getattr(OutboxBroker, name),) * 2 for name in OF_BROKER),
         *((getattr(DeadLetters, name),) * 2 for name in ("find", "groups", "count", "replay", "edit", "purge")),
-        (make_outbox_table, make_outbox_table),
-        (make_dlq_table, make_dlq_table),
-        (make_log_tables, make_log_tables),
-        (Outbox.__init__, Outbox),
         *((getattr(Outbox, name),) * 2 for name in OF_LOG),
         *((getattr(Parking, name),) * 2 for name in ("list", "retry", "resolve", "skip")),
         *((getattr(Partitions, name),) * 2 for name in ("ensure", "drop")),
         *((getattr(Groups, name),) * 2 for name in ("list", "pause", "resume", "delete")),
     ],
-    ids=lambda value: getattr(value, "__qualname__", ""),
 )
 def test_docstring_says_what_each_parameter_is(function: Callable[..., Any], documented: Any) -> None:
     assert _described(documented.__doc__) == {*_options(function)}

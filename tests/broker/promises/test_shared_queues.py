@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import MetaData
@@ -13,9 +15,10 @@ from faststream_outbox.log import make_log_tables
 from tests.cases import each
 
 
-def _broker() -> OutboxBroker:
+def _broker(**options: Any) -> OutboxBroker:
     metadata = MetaData()
-    return OutboxBroker(outbox_table=make_outbox_table(metadata), log_tables=make_log_tables(metadata, "outbox_log"))
+    log_tables = make_log_tables(metadata, "outbox_log")
+    return OutboxBroker(outbox_table=make_outbox_table(metadata), log_tables=log_tables, **options)
 
 
 def _read(place: OutboxRegistrator, queue: str = "orders") -> None:
@@ -33,20 +36,14 @@ def _broker_and_router() -> None:
     broker.include_router(router)
 
 
-def _two_routers() -> None:
-    broker, one, two = _broker(), OutboxRouter(), OutboxRouter()
-    _read(one)
-    _read(two)
-    broker.include_routers(one, two)
-
-
-def _routers_of_a_constructor() -> None:
-    metadata = MetaData()
-    one, two = OutboxRouter(), OutboxRouter()
-    _read(one)
-    _read(two)
-    tables = make_log_tables(metadata, "outbox_log")
-    OutboxBroker(outbox_table=make_outbox_table(metadata), log_tables=tables, routers=[one, two])
+def _two_routers(*, are_given: bool) -> None:
+    routers = OutboxRouter(), OutboxRouter()
+    for router in routers:
+        _read(router)
+    if are_given:
+        _broker(routers=routers)
+    else:
+        _broker().include_routers(*routers)
 
 
 def _nested_routers_whose_prefixes_make_one_name() -> None:
@@ -68,8 +65,8 @@ def _router_that_is_included_before_it_reads() -> None:
     "registering",
     [
         _broker_and_router,
-        _two_routers,
-        _routers_of_a_constructor,
+        partial(_two_routers, are_given=False),
+        partial(_two_routers, are_given=True),
         _nested_routers_whose_prefixes_make_one_name,
         _router_that_is_included_before_it_reads,
     ],

@@ -28,7 +28,7 @@ async def strict_engine(request: pytest.FixtureRequest, database_url: URL, level
 
 
 @pytest.fixture
-async def strict_shop(
+async def shop(
     strict_engine: AsyncEngine, table: Table, dlq_table: Table, effects: Table
 ) -> AsyncIterator[EffectsShop]:
     shop = EffectsShop(strict_engine, (table, dlq_table), effects)
@@ -41,8 +41,7 @@ async def strict_shop(
     ("level", "batch"),
     [("READ COMMITTED", False), ("REPEATABLE READ", False), ("REPEATABLE READ", True), ("SERIALIZABLE", True)],
 )
-async def test_a_handler_longer_than_its_lease_runs_once(strict_shop: EffectsShop, *, batch: bool) -> None:
-    shop = strict_shop
+async def test_a_handler_longer_than_its_lease_runs_once(shop: EffectsShop, *, batch: bool) -> None:
     calls: list[object] = []
     brokers = [shop.broker, OutboxBroker(shop.engine, outbox_table=shop.outbox, dlq_table=shop.dlq, logger=None)]
     witness = Witness()
@@ -76,24 +75,20 @@ async def test_a_handler_longer_than_its_lease_runs_once(strict_shop: EffectsSho
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ"])
-async def test_a_failed_attempt_is_counted(strict_shop: EffectsShop) -> None:
-    shop = strict_shop
-
+async def test_a_failed_attempt_is_counted(shop: EffectsShop) -> None:
     @shop.broker.subscriber("orders", transactional=True, retry_strategy=ConstantRetry(delay_seconds=1000))
     async def handle(body: int, session: OutboxSession) -> None:
         await shop.write(session, body)
         raise ValueError
 
-    await shop.broker.start()
-    await shop.publish(1)
+    await shop.deliver(1)
     await shop.failed()
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ"])
 async def test_a_lease_that_is_gone_is_noticed_before_the_handler_runs(
-    strict_shop: EffectsShop, monkeypatch: pytest.MonkeyPatch
+    shop: EffectsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = strict_shop
     calls: list[int] = []
     begun = asyncio.Event()
     begin = OutboxClient.begin_within
@@ -108,18 +103,14 @@ async def test_a_lease_that_is_gone_is_noticed_before_the_handler_runs(
         calls.append(body)
 
     monkeypatch.setattr(OutboxClient, "begin_within", begin_late)
-    await shop.broker.start()
-    await shop.publish(1)
+    await shop.deliver(1)
     await begun.wait()
     await shop.broker.stop()
     assert calls == []
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ"])
-async def test_a_renewal_in_between_makes_it_begin_again(
-    strict_shop: EffectsShop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop = strict_shop
+async def test_a_renewal_in_between_makes_it_begin_again(shop: EffectsShop, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed: list[int] = []
     lock = OutboxClient.lock_within
 
@@ -135,17 +126,15 @@ async def test_a_renewal_in_between_makes_it_begin_again(
         await shop.write(session, body)
 
     monkeypatch.setattr(OutboxClient, "lock_within", lock_late)
-    await shop.broker.start()
-    await shop.publish(1)
+    await shop.deliver(1)
     await shop.becomes(effects=[1])
     assert renewed == [1]
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED"])
 async def test_the_level_is_asked_for_once_and_again_after_a_conflict(
-    strict_shop: EffectsShop, monkeypatch: pytest.MonkeyPatch
+    shop: EffectsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = strict_shop
     asked: list[str] = []
     scalar = AsyncSession.scalar
 
@@ -160,8 +149,7 @@ async def test_the_level_is_asked_for_once_and_again_after_a_conflict(
             await session.execute(text("do $$ begin raise exception using errcode = '40001'; end $$"))
 
     monkeypatch.setattr(AsyncSession, "scalar", counted)
-    await shop.broker.start()
-    await shop.publish(1, 2)
+    await shop.deliver(1, 2)
     await shop.becomes(effects=[1, 2])
     assert asked == ["show transaction_isolation"]
     await shop.publish(3)
