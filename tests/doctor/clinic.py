@@ -47,14 +47,9 @@ class Clinic:
         return plain(self.engine.url)
 
     def doctor(self, engine: AsyncEngine | None = None, **limits: Any) -> Doctor:
+        tables = {"table": self.table, "dlq_table": self.dlq_table, "inbox_table": self.inbox_table}
         return Doctor(
-            engine or self.engine,
-            table=self.table,
-            dlq_table=self.dlq_table,
-            log_tables=self.log_tables,
-            inbox_table=self.inbox_table,
-            timeout=30.0,
-            limits=Limits(**limits),
+            engine or self.engine, **tables, log_tables=self.log_tables, timeout=30.0, limits=Limits(**limits)
         )
 
     async def found(self, check: str, **limits: Any) -> Sequence[Finding]:
