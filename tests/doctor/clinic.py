@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox import OutboxBroker, make_dlq_table, make_inbox_table, make_outbox_table
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.doctor import Doctor, Finding, Limits
-from faststream_outbox.log import Outbox, make_log_tables
+from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.publish.ways import plain
 from tests.waiting import eventually, eventually_sync
@@ -41,6 +41,7 @@ class Clinic:
         self.dlq_table: Table = make_dlq_table(self.metadata)
         self.inbox_table: Table = make_inbox_table(self.metadata)
         self.log_tables: LogTables = make_log_tables(self.metadata, "outbox_log", partitioned=self.partitioned)
+        self.log = Outbox(self.engine, tables=self.log_tables)
 
     @property
     def dsn(self) -> str:
@@ -130,5 +131,7 @@ class Clinic:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    def log(self) -> Outbox:
-        return Outbox(self.engine, tables=self.log_tables)
+    async def publish(self, *bodies: int) -> tuple[int, ...]:
+        """Messages of a topic; their positions."""
+        async with self.engine.begin() as connection:
+            return (await self.log.publish(connection, *(OutboxMessage("orders", body) for body in bodies))).positions

@@ -17,7 +17,6 @@ from faststream_outbox._internal.doctor.queues import READY
 from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox.doctor import Doctor, Finding, worst
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, UnknownName
-from faststream_outbox.log import OutboxMessage
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.cases import each
 from tests.doctor.clinic import Clinic
@@ -177,10 +176,7 @@ async def standby(own_clinic: Clinic) -> AsyncIterator[AsyncEngine]:
 
 @pytest.mark.slow
 async def test_standby_can_be_examined_and_is_named_by_the_primary(own_clinic: Clinic, standby: AsyncEngine) -> None:
-    log = own_clinic.log()
-    async with own_clinic.engine.begin() as connection:
-        await log.publish(connection, OutboxMessage("orders", 1))
-    await log.cleanup()
+    await own_clinic.publish(1)
     findings = await own_clinic.doctor(standby).examine()
     assert {item.title for item in findings if item.severity != "ok"} == {
         "This is a standby",

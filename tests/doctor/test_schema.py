@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox import Envelope
 from faststream_outbox._internal.doctor.schema import judge_ids, judge_indexes
 from faststream_outbox._internal.sql.doctor_rows import DrawnRow, IndexRow
-from faststream_outbox.log import OutboxMessage
 from faststream_outbox.publish import publish
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.cases import case, each
@@ -132,17 +131,13 @@ async def test_ids_that_no_sequence_reaches_do_not_count(clinic: Clinic) -> None
 
 
 async def test_positions_that_would_be_drawn_again(clinic: Clinic) -> None:
-    log = clinic.log()
-    async with clinic.engine.begin() as connection:
-        await log.publish(connection, *(OutboxMessage("orders", number) for number in range(5)))
-    await log.lag()
+    await clinic.publish(*range(5))
+    await clinic.log.lag()
     assert await clinic.found("positions") == []
     clinic.execute("select setval('outbox_log_head_drawn_seq', 2)")
     finding = await clinic.heals("positions")
     assert (finding.facts["drawn"], finding.facts["highest"]) == (2, 5)
-    async with clinic.engine.begin() as connection:
-        assert (await log.publish(connection, OutboxMessage("orders", 6))).positions == (6,)
-    await log.cleanup()
+    assert await clinic.publish(6) == (6,)
 
 
 @each("may_read", [True, False])
@@ -154,26 +149,18 @@ def test_column_without_a_sequence_is_left_to_the_schema(may_read: bool) -> None
 async def parts(server: PostgresServer, engine: AsyncEngine, builder: Engine) -> AsyncIterator[Clinic]:
     made = Clinic(server, engine, partitioned=True)
     with all_existing(list(made.metadata.sorted_tables), builder):
-        log = made.log()
-        await log.setup()
+        await made.log.setup()
         yield made
-        await log.cleanup()
-
-
-async def _publish(clinic: Clinic) -> None:
-    log = clinic.log()
-    async with clinic.engine.begin() as connection:
-        await log.publish(connection, OutboxMessage("orders", 1))
-    await log.cleanup()
+        await made.log.cleanup()
 
 
 async def test_rows_in_the_rest_are_seen_and_parts_can_be_made(parts: Clinic) -> None:
     assert await parts.found("partitions") == []
-    await _publish(parts)
+    await parts.publish(1)
     parts.execute("analyze outbox_log")
     finding = await parts.heals("partitions")
     assert finding.facts["partition"] == "public.outbox_log_rest"
-    await _publish(parts)
+    await parts.publish(1)
     parts.execute("analyze outbox_log")
     assert await parts.found("partitions") == []
 

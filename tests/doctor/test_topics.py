@@ -14,20 +14,16 @@ GAP = OpenGap(5, 7, None, 90.0, None, None, "app", None, None, None, None, None,
 
 async def _behind_a_gap(clinic: Clinic) -> None:
     """Publish and sequence, so that what is missing before is a gap."""
-    log = clinic.log()
-    async with clinic.engine.begin() as connection:
-        await log.publish(connection, OutboxMessage("orders/2", 2))
-    await log.lag()
-    await log.cleanup()
+    await clinic.publish(2)
+    await clinic.log.lag()
 
 
 async def test_session_that_drew_a_position_is_named_and_can_be_ended(clinic: Clinic) -> None:
-    log = clinic.log()
     with clinic.session(autocommit=True) as innocent:
         innocent.execute("begin")
         innocent.execute("insert into outbox (queue, payload) values ('q', '')")
         async with clinic.engine.connect() as connection:
-            await log.publish(connection, OutboxMessage("orders/1", 1))
+            await clinic.log.publish(connection, OutboxMessage("orders/1", 1))
             pid = (await connection.exec_driver_sql("select pg_backend_pid()")).scalar_one()
             await _behind_a_gap(clinic)
             assert await clinic.found("gaps") == [], "a young gap is nobody's fault"
@@ -39,20 +35,17 @@ async def test_session_that_drew_a_position_is_named_and_can_be_ended(clinic: Cl
             await connection.invalidate()
     await clinic.healed("gaps", f"Session {pid} ", **SOON)
     assert await clinic.found("gaps", **SOON) == []
-    await log.cleanup()
 
 
 async def test_prepared_transaction_that_drew_a_position_is_named_and_can_be_rolled_back(own_clinic: Clinic) -> None:
-    log = own_clinic.log()
     async with own_clinic.engine.connect() as connection:
-        await log.publish(connection, OutboxMessage("orders/1", 1))
+        await own_clinic.log.publish(connection, OutboxMessage("orders/1", 1))
         await connection.exec_driver_sql("prepare transaction 'half way'")
     await _behind_a_gap(own_clinic)
     finding = await own_clinic.one("gaps", **SOON)
     assert finding.facts["gid"] == "half way"
     await own_clinic.repair(finding)
     assert await own_clinic.found("gaps", **SOON) == []
-    await log.cleanup()
 
 
 def test_gap_without_an_owner_on_a_standby_points_at_the_primary() -> None:
@@ -68,12 +61,10 @@ def test_hidden_session_is_named_by_its_pid(running: float | None) -> None:
 
 
 async def _group_behind(clinic: Clinic, name: str = "billing", uri: str = "") -> None:
-    log = clinic.log()
+    await clinic.publish(*range(5))
     async with clinic.engine.begin() as connection:
-        await log.publish(connection, *(OutboxMessage("orders", number) for number in range(5)))
-        await log.seek(connection, "earliest", name, uri, create=True)
-    await log.lag()
-    await log.cleanup()
+        await clinic.log.seek(connection, "earliest", name, uri, create=True)
+    await clinic.log.lag()
 
 
 @pytest.mark.parametrize(("name", "uri"), [("billing", ""), ('it\'s "mine"', "orders")])
@@ -87,22 +78,18 @@ async def test_group_that_is_gone_is_named_and_can_be_deleted(name: str, uri: st
 
 
 async def test_group_that_has_read_everything_holds_nothing_back(clinic: Clinic) -> None:
-    log = clinic.log()
     await _group_behind(clinic)
     async with clinic.engine.begin() as connection:
-        await log.seek(connection, "latest", "billing")
+        await clinic.log.seek(connection, "latest", "billing")
     clinic.execute("update outbox_log_offsets set updated_at = now() - interval '10 days'")
     assert await clinic.found("groups") == []
-    await log.cleanup()
 
 
 async def test_pause_of_a_group_that_was_forgotten_can_be_ended(clinic: Clinic) -> None:
-    log = clinic.log()
     await _group_behind(clinic)
-    await log.groups.pause("billing")
+    await clinic.log.groups.pause("billing")
     assert await clinic.found("paused_groups") == []
     clinic.execute("update outbox_log_offsets set paused_at = now() - interval '2 days' where paused_at is not null")
     finding = await clinic.heals("paused_groups")
     assert "2 days" in finding.title
-    assert await log.groups.paused() == []
-    await log.cleanup()
+    assert await clinic.log.groups.paused() == []
