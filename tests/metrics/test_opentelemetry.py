@@ -55,7 +55,6 @@ def test_given_meter_is_used() -> None:
     meter = MeterProvider(metric_readers=[reader]).get_meter("of the application")
     OpenTelemetryRecorder(meter=meter)("drain_timeout", {"subscriber": "billing"})
     data = reader.get_metrics_data()
-    assert data is not None
     scopes = [scope.scope.name for resource in data.resource_metrics for scope in resource.scope_metrics]
     assert scopes == ["of the application"]
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine, Table, text
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.overview import message
 from faststream_outbox.errors import InvalidOption, QuestionTimedOut
-from faststream_outbox.overview import MessageStatus, Overview
+from faststream_outbox.overview import Overview
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, Selection, Worker, pause
 from tests.cases import case
 from tests.overview.conftest import APART, EXPIRED, LATER, LEASED, Fill
@@ -30,12 +30,6 @@ WORDS = [
 """Columns, the state, and what is said of it."""
 
 
-async def asked(overview: Overview, id_: int | UUID) -> MessageStatus:
-    found = await overview.message(id_)
-    assert found is not None
-    return found
-
-
 async def test_message_that_is_not_there_is_none(overview_by: Overview) -> None:
     for wanted in (1, -1, 2**63, 2**80, uuid4()):
         assert await overview_by.message(wanted) is None
@@ -44,11 +38,10 @@ async def test_message_that_is_not_there_is_none(overview_by: Overview) -> None:
 async def test_state_is_said_with_its_reason(overview_by: Overview, fill: Fill) -> None:
     for columns, state, said in WORDS:
         (id_,) = fill(1, **columns)
-        found = await asked(overview_by, id_)
+        found = await overview_by.message(id_)
         with case((columns, found.why)):
             assert (found.state, found.waits_for, found.holder, found.dead_letter) == (state, None, None, None)
             assert re.search(said.format(found), found.why)
-            assert found.message is not None
             assert (found.message.id, found.message.payload) == (id_, b"body")
 
 
@@ -56,8 +49,7 @@ async def test_message_is_found_by_its_message_id(overview_by: Overview, fill: F
     first, *_ = fill(50)
     with sync_engine.begin() as connection:
         message_id = connection.execute(text("select message_id from outbox where id = :id"), {"id": first}).scalar()
-    found = await asked(overview_by, message_id)
-    assert found.message is not None
+    found = await overview_by.message(message_id)
     assert found.message.id == first
 
 
@@ -65,9 +57,9 @@ async def test_message_of_a_paused_queue(overview: Overview, fill: Fill, engine:
     (id_,) = fill(1)
     (later,) = fill(1, **LATER)
     await pause(OutboxClient(engine, table, log=None), "orders")
-    found = await asked(overview, id_)
+    found = await overview.message(id_)
     assert (found.state, found.why) == ("paused", "Its queue 'orders' is paused.")
-    assert (await asked(overview, later)).why.endswith("Its queue 'orders' is paused.")
+    assert (await overview.message(later)).why.endswith("Its queue 'orders' is paused.")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +76,7 @@ async def test_message_waits_for_the_head_of_its_key(
     fill(1, key="'other'")
     (first,) = fill(1, key="'k'", **head)
     _, last = fill(2, key="'k'")
-    found = await asked(overview, last)
+    found = await overview.message(last)
     assert (found.state, found.waits_for) == ("blocked", first)
     assert found.why.startswith(f"Message {first} of its key 'k' comes first")
     assert said in found.why
@@ -93,26 +85,25 @@ async def test_message_waits_for_the_head_of_its_key(
 async def test_head_of_a_key_waits_for_nobody(overview: Overview, fill: Fill) -> None:
     fill(1, key="'k'", timer_id="'t'", **LATER)
     first, _ = fill(2, key="'k'")
-    assert (await asked(overview, first)).state == "ready"
+    assert (await overview.message(first)).state == "ready"
 
 
 async def test_dead_letter_of_the_key_is_mentioned(overview: Overview, fill: Fill, bury: Fill) -> None:
     (letter,) = bury(1, key="'k'")
     (id_,) = fill(1, key="'k'")
-    assert f"dead letter {letter} of its key" in (await asked(overview, id_)).why
+    assert f"dead letter {letter} of its key" in (await overview.message(id_)).why
 
 
 async def test_dead_message_is_found_by_the_id_that_it_had_and_by_its_message_id(
     overview_by: Overview, bury: Fill
 ) -> None:
     bury(10, error_type="'ValueError'", attempts_count="4")
-    found = await asked(overview_by, 1003)
+    found = await overview_by.message(1003)
     assert found.state == "dead"
-    assert found.dead_letter is not None
     assert found.dead_letter.original_id == 1003
     assert "4 attempts" in found.why
     assert "'rejected': ValueError" in found.why
-    assert (await asked(overview_by, found.dead_letter.message_id)).dead_letter == found.dead_letter
+    assert (await overview_by.message(found.dead_letter.message_id)).dead_letter == found.dead_letter
 
 
 async def test_pause_is_no_message(overview: Overview, engine: AsyncEngine, table: Table, sync_engine: Engine) -> None:
@@ -136,11 +127,10 @@ async def test_holder_is_the_process_that_has_the_lease(overview: Overview, engi
     async with engine.begin() as connection:
         await connection.execute(text("insert into outbox (queue, payload) values ('orders', '')"))
     await worker.start()
-    found = await asked(overview, await asyncio.wait_for(held, 30))
+    found = await overview.message(await asyncio.wait_for(held, 30))
     may_end.set()
     await worker.stop()
     assert (found.state, found.holder_id) == ("leased", client.identity.worker_id)
-    assert found.holder is not None
     assert (found.holder.pid, found.holder.leases) == (os.getpid(), 1)
     assert "claim" in found.holder.roles
     assert f"process {os.getpid()}" in found.why
@@ -154,8 +144,7 @@ async def test_search_goes_on_from_slice_to_slice(
     with sync_engine.begin() as connection:
         rows = connection.execute(text("select id, message_id from outbox order by id")).all()
     for id_, message_id in (rows[0], rows[6], rows[7], rows[29]):
-        found = await asked(overview, message_id)
-        assert found.message is not None
+        found = await overview.message(message_id)
         assert found.message.id == id_
     assert await overview.message(uuid4()) is None
 

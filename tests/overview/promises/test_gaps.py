@@ -49,7 +49,6 @@ async def test_oldest_gap_tells_the_session_and_its_statement(rig: LogRig, overv
     (owner,) = gap.owners
     assert (owner.state, owner.prepared) == ("idle in transaction", None)
     assert owner.user == (rig.engine.url.username or owner.user)
-    assert owner.age_seconds is not None
     assert owner.age_seconds >= gap.age_seconds > 0
 
 
