@@ -85,7 +85,6 @@ class Clinic:
 
     async def repair(self, finding: Finding) -> None:
         """Paste the commands of a finding."""
-        assert finding.repair is not None
         if finding.repair.startswith("# Python"):
             await self.python(finding.repair)
         else:
