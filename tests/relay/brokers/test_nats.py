@@ -98,6 +98,24 @@ async def test_two_relays_into_one_stream_are_no_duplicates(
         await arrived(nats_server, 2)
 
 
+async def test_a_server_that_is_down_is_waited_for(stage: Stage, nats: NatsBroker, nats_server: NatsServer) -> None:
+    stage.broker.relay(topic="orders", group="billing", to=to_orders(nats))
+    async with FastStream(stage.broker, nats, logger=None):
+        await stage.publish(0)
+        await arrived(nats_server, 1)
+        nats_server.kill()
+        await stage.publish(*range(1, 30), keys=[str(number % 3) for number in range(1, 30)])
+        await stage.witness.wait(RelayDown)
+        await nats_server.start()
+        await stage.witness.wait(RelayUp)
+        await stage.caught_up()
+        found = await arrived(nats_server, 30)
+    for key in range(3):
+        of_key = [int(body) for body, _ in found[1:] if int(body) % 3 == key]
+        assert of_key == sorted(of_key)
+    assert stage.witness.of(Died) == []
+
+
 async def test_what_is_too_large_is_a_dead_letter_and_others_pass(
     stage: Stage, nats: NatsBroker, nats_server: NatsServer
 ) -> None:
