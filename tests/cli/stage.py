@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -36,19 +37,15 @@ class Printed:
     err: str
 
     @property
-    def document(self) -> dict[str, Any]:
-        """What it printed with --json."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+    def document(self) -> Any:
+        return json.loads(self.out)
 
     @property
     def data(self) -> Any:
-        """The answer in it."""
         return self.document["data"]
 
     @property
     def said(self) -> str:
-        """All that it said, wherever."""
         return self.out + self.err
 
 
@@ -89,17 +86,32 @@ class Stage:
             found = connection.execute(text(statement), values)
             return list(found.all()) if found.returns_rows else []
 
+    @contextmanager
+    def schema(self, name: str) -> Iterator[None]:
+        """A schema for the length of a test."""
+        self.sql(f"create schema {name}")
+        try:
+            yield
+        finally:
+            self.sql(f"drop schema {name} cascade")
+
+    @contextmanager
+    def renamed(self, table: str) -> Iterator[None]:
+        """Without a table, which is there again afterwards."""
+        self.sql(f"alter table {table} rename to elsewhere")
+        try:
+            yield
+        finally:
+            self.sql(f"alter table elsewhere rename to {table}")
+
     def bury(self, count: int = 3, queue: str = "orders", error: str = "ValueError") -> None:
         """Dead letters that failed alike, a minute apart."""
         self.sql(BURY, queue=queue, error=error, count=count)
 
     def dead(self) -> int:
-        """How many dead letters there are."""
         return int(self.sql("select count(*) from outbox_dlq")[0][0])
 
     def publish(self, *envelopes: Envelope) -> None:
-        """Messages of queues."""
-
         async def work(engine: AsyncEngine) -> None:
             async with AsyncSession(engine) as session, session.begin():
                 await publish(session, self.table, *envelopes)
@@ -107,7 +119,6 @@ class Stage:
         self.working(work)
 
     def timer(self, timer_id: str = "remind-1", queue: str = "orders") -> None:
-        """A timer of tomorrow."""
         self.publish(Envelope(queue=queue, body=b"{}", timer_id=timer_id, activate_in=timedelta(days=1)))
 
     def topic(

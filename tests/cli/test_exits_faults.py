@@ -37,9 +37,7 @@ def test_every_kind_has_its_exit_code() -> None:
         (of_driver("lock timeout", "55P03"), False, Exit.REFUSED),
     ):
         with case(error):
-            fault = fault_of(error, is_connecting=is_connecting)
-            assert fault is not None
-            assert fault.exit == expected
+            assert fault_of(error, is_connecting=is_connecting).exit == expected
 
 
 def test_only_what_the_server_said_is_repeated() -> None:
@@ -47,7 +45,6 @@ def test_only_what_the_server_said_is_repeated() -> None:
         "select secret", {"key": "secret"}, Said("<class 'x.Y'>: no such table\nDETAIL: secret", "42P01")
     )
     fault = fault_of(error, is_connecting=False)
-    assert fault is not None
     assert fault.message.startswith("The database refused: no such table `faststream-outbox schema check`")
     assert "secret" not in fault.message
 

@@ -69,11 +69,8 @@ def test_an_address_may_name_any_driver(stage: Stage) -> None:
 
 
 def test_the_driver_that_is_named_is_taken_if_it_will_do() -> None:
-    for scheme, driver in (
-        ("postgresql+psycopg", "psycopg"),
-        ("postgresql", "asyncpg"),
-        ("postgres+pg8000", "asyncpg"),
-    ):
+    drivers = {"postgresql+psycopg": "psycopg", "postgresql": "asyncpg", "postgres+pg8000": "asyncpg"}
+    for scheme, driver in drivers.items():
         with case(scheme):
             assert make_engine(f"{scheme}://host/app").dialect.driver == driver
 
@@ -124,30 +121,23 @@ class TestTables:
 
     def test_of_another_name_or_schema_are_found(self, stage: Stage) -> None:
         stage.bury(2)
-        stage.sql("create schema cli_other")
-        try:
+        with stage.schema("cli_other"):
             stage.sql("create table cli_other.messages (like outbox including all)")
             stage.sql("create table cli_other.buried (like outbox_dlq including all)")
             where = ["--schema", "cli_other", "--table", "messages", "--dlq-table", "buried"]
             assert stage.json("dead", "list", *where) == []
-        finally:
-            stage.sql("drop schema cli_other cascade")
 
     def test_that_are_missing_are_asked_for(self, stage: Stage) -> None:
-        stage.sql("alter table outbox_dlq rename to elsewhere")
-        try:
+        with stage.renamed("outbox_dlq"):
             assert "--dlq-table" in stage.run("dead", "list", code=2).err
-        finally:
-            stage.sql("alter table elsewhere rename to outbox_dlq")
 
     def test_of_something_else_are_not_taken_by_their_name(self, stage: Stage) -> None:
-        stage.sql("alter table inbox rename to real_inbox")
-        stage.sql("create table inbox (mails text)")
-        try:
-            assert "--inbox" in stage.run("inbox", "list", code=2).err
-        finally:
-            stage.sql("drop table inbox")
-            stage.sql("alter table real_inbox rename to inbox")
+        with stage.renamed("inbox"):
+            stage.sql("create table inbox (mails text)")
+            try:
+                assert "--inbox" in stage.run("inbox", "list", code=2).err
+            finally:
+                stage.sql("drop table inbox")
 
     def test_of_a_log_may_be_called_outbox(self, stage: Stage) -> None:
         """As an `Outbox` calls it that was given no name."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Engine, MetaData, Table, func, insert, select, text, update
+from sqlalchemy import MetaData, Table, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from faststream_outbox import NoRetry, make_dlq_table, make_outbox_table
@@ -51,9 +51,8 @@ class Place:
     def described(cls, engine: AsyncEngine) -> "Place":
         """Tables that do not exist yet."""
         metadata = MetaData()
-        return cls(
-            engine, make_outbox_table(metadata), make_dlq_table(metadata), make_log_tables(metadata, "outbox_log")
-        )
+        tables = make_outbox_table(metadata), make_dlq_table(metadata), make_log_tables(metadata, "outbox_log")
+        return cls(engine, *tables)
 
     def dashboard(self, **options: Any) -> Dashboard:
         """A dashboard on all tables that lets everybody in as ada."""
@@ -68,27 +67,15 @@ class Place:
     async def fill(self, words: Words | None = None) -> None:
         """One of everything: ready, leased, scheduled, dead; parked and waiting."""
         self.words = said = words or self.words
-        headers = {"source": said.header, said.header: "x"}
-        body = f'{{"item": "{said.body}"}}'.encode()
+        what: dict[str, Any] = {"queue": said.queue, "body": f'{{"item": "{said.body}"}}'.encode()}
+        plain = what | {"headers": {"source": said.header, said.header: "x"}}
+        timer = Envelope(**what, timer_id=said.timer_id, activate_in=timedelta(hours=1))
         async with AsyncSession(self.engine) as session, session.begin():
-            (first, *_) = await publish(
-                session,
-                self.table,
-                Envelope(queue=said.queue, body=body, headers=headers, key=said.key),
-                Envelope(queue=said.queue, body=body, headers=headers),
-            )
-            await publish(
-                session,
-                self.table,
-                Envelope(queue=said.queue, body=body, timer_id=said.timer_id, activate_in=timedelta(hours=1)),
-            )
-            assert first is not None
+            first, *_ = await publish(session, self.table, Envelope(**plain, key=said.key), Envelope(**plain))
+            await publish(session, self.table, timer)
             self.message_id = first
-            await session.execute(
-                update(self.table)
-                .where(self.table.c.id == first)
-                .values(acquired_token=uuid4(), acquired_at=text("now()"))
-            )
+            leased = {"acquired_token": uuid4(), "acquired_at": func.now()}
+            await session.execute(update(self.table).where(self.table.c.id == first).values(leased))
             self.letter_id = await self._die(session)
         await self._park()
 
@@ -114,7 +101,6 @@ class Place:
         return int(row.scalar_one())
 
     async def die(self, count: int, **changed: Any) -> None:
-        """More dead letters."""
         async with AsyncSession(self.engine) as session, session.begin():
             for number in range(count):
                 await self._die(session, **({"original_id": 800_000 + number} | changed))
@@ -127,10 +113,8 @@ class Place:
 
         try:
             async with AsyncSession(self.engine) as session, session.begin():
-                await outbox.publish(
-                    session,
-                    *(OutboxMessage(f"{said.uri}/1", {"item": said.body}, {"source": said.header}) for _ in range(2)),
-                )
+                what = f"{said.uri}/1", {"item": said.body}, {"source": said.header}
+                await outbox.publish(session, OutboxMessage(*what), OutboxMessage(*what))
             while await outbox.dispatch(refuse, said.group, said.uri):
                 pass
             (parked,) = await outbox.parked.list(said.group)
@@ -139,7 +123,6 @@ class Place:
             await outbox.cleanup()
 
     async def count(self, table: Table, where: str = "true") -> int:
-        """Rows of a table."""
         async with self.engine.connect() as connection:
             counted = select(func.count()).select_from(table).where(text(where))
             return int((await connection.execute(counted)).scalar_one())
@@ -152,18 +135,4 @@ class Place:
             return [(bytes(row.payload), dict(row.headers)) for row in rows]
 
     async def paused(self) -> list[str]:
-        """Queues that are paused."""
         return await paused(OutboxClient(self.engine, self.table, listen=False, watch=False))
-
-
-def create(place: Place, builder: Engine) -> None:
-    """Make the tables."""
-    with builder.begin() as connection:
-        place.table.metadata.create_all(connection)
-
-
-def drop(place: Place, builder: Engine) -> None:
-    """Leave nothing behind."""
-    with builder.begin() as connection:
-        connection.execute(text("SET LOCAL lock_timeout = '20s'"))
-        place.table.metadata.drop_all(connection)

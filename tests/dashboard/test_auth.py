@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from starlette.requests import Request
 
-from faststream_outbox._internal.dashboard.auth import OPERATOR, OneTimeToken, is_loopback, name_of
+from faststream_outbox._internal.dashboard.auth import OneTimeToken, is_loopback, name_of
 from faststream_outbox.dashboard import BasicAuth, BearerAuth, User
 from faststream_outbox.errors import InvalidOption
 from tests.cases import each
@@ -118,15 +118,6 @@ def test_every_user_has_a_name(user: object, name: str) -> None:
 )
 def test_loopback_is_this_machine_only(host: str | None, is_here: bool) -> None:
     assert is_loopback(host) is is_here
-
-
-def test_token_works_once() -> None:
-    auth = OneTimeToken()
-    token = auth.token
-    session = auth.exchange(token)
-    assert auth.user(session) == OPERATOR
-    assert auth.exchange(token) is None
-    assert auth.token != token
 
 
 def test_session_that_was_not_given_out_is_nobody() -> None:

@@ -63,15 +63,6 @@ async def test_progress_can_be_followed_to_the_end() -> None:
     assert not await replays.cancel(run.id)
 
 
-async def test_cancel_stops_it() -> None:
-    replays = Replays()
-    run = start(replays, Letters())
-    await eventually(lambda: run.settled == 5)
-    assert await replays.cancel(run.id)
-    assert (run.state, run.progress.replayed) == ("cancelled", 4)
-    assert not await replays.cancel("unknown")
-
-
 async def test_failure_is_said() -> None:
     run = start(Replays(), Letters(InvalidOption("not so")))
     await eventually(lambda: run.state == "failed")

@@ -1,5 +1,6 @@
 """Somebody who visits a dashboard without a browser: pages, and forms with the token that the pages carry."""
 
+import html
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,16 +14,15 @@ from faststream_outbox.dashboard import Dashboard
 BASE = "http://localhost:8710"
 FORM = {"content-type": "application/x-www-form-urlencoded", "origin": BASE}
 _TOKEN = re.compile(r'name="csrf" value="([\w-]+)"')
+_FORM = re.compile(r'<form method="post" action="([^"]+)".*?>(.*?)</form>', re.DOTALL)
+_HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 
 
 class Visitor:
-    """A client with its cookies."""
-
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
 
     async def get(self, path: str = "/", **fields: Any) -> httpx.Response:
-        """A page."""
         return await self.client.get(path + (f"?{urlencode(fields)}" if fields else ""))
 
     async def page(self, path: str = "/", **fields: Any) -> str:
@@ -40,12 +40,20 @@ class Visitor:
         return next(value for name, value in self.client.cookies.items() if name.startswith("outbox_csrf"))
 
     async def post(self, path: str, *, follow: bool = True, **fields: Any) -> httpx.Response:
-        """A form of a page."""
         token = await self.token()
         answer = await self.client.post(path, content=urlencode({"csrf": token, **fields}, doseq=True), headers=FORM)
         if follow and answer.status_code == 303:
             return await self.client.get(answer.headers["location"])
         return answer
+
+    async def press(self, button: str, path: str, **typed: Any) -> str:
+        """Send the form of a page that has this button, with its own fields and what was typed; the page after it."""
+        called = re.compile(rf'(aria-label="|>){re.escape(button)}["<]')
+        action, form = next(found for found in _FORM.findall(await self.page(path)) if called.search(found[1]))
+        assert all(f'name="{name}"' in form for name in typed)
+        fields = {name: html.unescape(value) for name, value in _HIDDEN.findall(form)}
+        answer = await self.client.post(action, content=urlencode(fields | typed), headers=FORM)
+        return (await self.client.get(answer.headers["location"])).text if answer.status_code == 303 else answer.text
 
 
 @asynccontextmanager

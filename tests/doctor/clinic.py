@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from faststream_outbox import OutboxBroker, make_dlq_table, make_inbox_table, make_outbox_table
 from faststream_outbox._internal.schema.log_tables import LogTables
 from faststream_outbox.doctor import Doctor, Finding, Limits
-from faststream_outbox.log import Outbox, make_log_tables
+from faststream_outbox.log import Outbox, OutboxMessage, make_log_tables
 from faststream_outbox.testing.postgres import PostgresServer
 from tests.publish.ways import plain
 from tests.waiting import eventually, eventually_sync
@@ -41,20 +41,16 @@ class Clinic:
         self.dlq_table: Table = make_dlq_table(self.metadata)
         self.inbox_table: Table = make_inbox_table(self.metadata)
         self.log_tables: LogTables = make_log_tables(self.metadata, "outbox_log", partitioned=self.partitioned)
+        self.log = Outbox(self.engine, tables=self.log_tables)
 
     @property
     def dsn(self) -> str:
         return plain(self.engine.url)
 
     def doctor(self, engine: AsyncEngine | None = None, **limits: Any) -> Doctor:
+        tables = {"table": self.table, "dlq_table": self.dlq_table, "inbox_table": self.inbox_table}
         return Doctor(
-            engine or self.engine,
-            table=self.table,
-            dlq_table=self.dlq_table,
-            log_tables=self.log_tables,
-            inbox_table=self.inbox_table,
-            timeout=30.0,
-            limits=Limits(**limits),
+            engine or self.engine, **tables, log_tables=self.log_tables, timeout=30.0, limits=Limits(**limits)
         )
 
     async def found(self, check: str, **limits: Any) -> Sequence[Finding]:
@@ -89,7 +85,6 @@ class Clinic:
 
     async def repair(self, finding: Finding) -> None:
         """Paste the commands of a finding."""
-        assert finding.repair is not None
         if finding.repair.startswith("# Python"):
             await self.python(finding.repair)
         else:
@@ -135,5 +130,7 @@ class Clinic:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    def log(self) -> Outbox:
-        return Outbox(self.engine, tables=self.log_tables)
+    async def publish(self, *bodies: int) -> tuple[int, ...]:
+        """Messages of a topic; their positions."""
+        async with self.engine.begin() as connection:
+            return (await self.log.publish(connection, *(OutboxMessage("orders", body) for body in bodies))).positions

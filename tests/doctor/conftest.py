@@ -13,11 +13,12 @@ from tests.tables import all_existing
 
 
 @pytest.fixture
-def clinic(server: PostgresServer, engine: AsyncEngine, builder: Engine) -> Iterator[Clinic]:
+async def clinic(server: PostgresServer, engine: AsyncEngine, builder: Engine) -> AsyncIterator[Clinic]:
     made = Clinic(server, engine)
     with all_existing(list(made.metadata.sorted_tables), builder):
         made.wait_until_alone()
         yield made
+        await made.log.cleanup()
 
 
 @pytest.fixture(scope="module")
@@ -39,5 +40,6 @@ async def own_clinic(own_server: PostgresServer) -> AsyncIterator[Clinic]:
     with all_existing(list(made.metadata.sorted_tables), builder):
         made.wait_until_alone()
         yield made
+        await made.log.cleanup()
     builder.dispose()
     await engine.dispose()

@@ -4,17 +4,21 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import URL, Engine, MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import make_dlq_table, make_outbox_table
-from faststream_outbox._internal.doctor.doctor import CHECKS
+from faststream_outbox._internal.doctor.doctor import CHECKS, failed, unreachable
+from faststream_outbox._internal.doctor.queues import READY
+from faststream_outbox._internal.schema.given import Tables
 from faststream_outbox.doctor import Doctor, Finding, worst
 from faststream_outbox.errors import InvalidOption, InvalidOptionType, UnknownName
-from faststream_outbox.log import OutboxMessage
 from faststream_outbox.testing.postgres import PostgresServer
+from tests.cases import each
 from tests.doctor.clinic import Clinic
 from tests.rights.stage import Stage
 from tests.waiting import eventually
@@ -121,14 +125,8 @@ def stage(builder: Engine, database_url: URL) -> Iterator[Stage]:
 
 async def _as_viewer(stage: Stage) -> list[Finding]:
     engine = stage.engine("outbox_viewer")
-    doctor = Doctor(
-        engine,
-        table=stage.table,
-        dlq_table=stage.dlq_table,
-        log_tables=stage.log_tables,
-        inbox_table=stage.inbox_table,
-        timeout=30.0,
-    )
+    tables = {"table": stage.table, "dlq_table": stage.dlq_table, "inbox_table": stage.inbox_table}
+    doctor = Doctor(engine, **tables, log_tables=stage.log_tables, timeout=30.0)
     try:
         return [item for item in await doctor.examine() if item.severity != "ok"]
     finally:
@@ -168,11 +166,8 @@ async def standby(own_clinic: Clinic) -> AsyncIterator[AsyncEngine]:
         directory = Path(made)
         directory.chmod(0o755)
         own_clinic.server.run("pg_basebackup", "-D", directory / "data", "-R", "--checkpoint=fast")
-        settings = {
-            "hot_standby_feedback": "on",
-            "wal_receiver_status_interval": "1s",
-            "max_prepared_transactions": "10",
-        }
+        settings = {"hot_standby_feedback": "on", "wal_receiver_status_interval": "1s"}
+        settings["max_prepared_transactions"] = "10"
         with PostgresServer.start(version=own_clinic.server_version, settings=settings, directory=directory) as server:
             engine = create_async_engine(server.dsn())
             yield engine
@@ -181,10 +176,7 @@ async def standby(own_clinic: Clinic) -> AsyncIterator[AsyncEngine]:
 
 @pytest.mark.slow
 async def test_standby_can_be_examined_and_is_named_by_the_primary(own_clinic: Clinic, standby: AsyncEngine) -> None:
-    log = own_clinic.log()
-    async with own_clinic.engine.begin() as connection:
-        await log.publish(connection, OutboxMessage("orders", 1))
-    await log.cleanup()
+    await own_clinic.publish(1)
     findings = await own_clinic.doctor(standby).examine()
     assert {item.title for item in findings if item.severity != "ok"} == {
         "This is a standby",
@@ -201,8 +193,53 @@ async def test_standby_can_be_examined_and_is_named_by_the_primary(own_clinic: C
         # What the standby kept before the report may be told first, and be gone with the next word of it.
         (finding,) = await eventually(keeps, message="the standby tells the primary what it keeps")
         repair = finding.repair
-        assert repair is not None
         async with standby.connect() as operator:
             await operator.exec_driver_sql(repair)
         await report.invalidate()
     await own_clinic.healed("standbys", kept_transactions=3)
+
+
+class Said(Exception):
+    """What a driver raises."""
+
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__("it failed\nDETAIL: secret")
+        self.sqlstate = sqlstate
+
+
+PATIENT: Any = SimpleNamespace(
+    engine=create_async_engine("postgresql+asyncpg://nobody@127.0.0.1:1/nowhere"),
+    connection=SimpleNamespace(timeout=5.0),
+    server=SimpleNamespace(role="reader"),
+    tables=Tables(),
+)
+
+
+@each(
+    ("error", "title"),
+    [
+        (Said("42501"), "The role reader may not run the check ready"),
+        (Said("42P01"), "The check ready misses a table"),
+        (Said("3F000"), "The check ready misses a table"),
+        (Said("42703"), "The check ready misses a column or a function"),
+        (Said("42883"), "The check ready misses a column or a function"),
+        (Said("42704"), "The check ready misses a column or a function"),
+        (Said("57014"), "The check ready took too long"),
+        (Said("55P03"), "The check ready took too long"),
+        (TimeoutError(), "The check ready took too long"),
+        (Said("XX000"), "The check ready could not run"),
+        (ValueError(), "The check ready could not run"),
+    ],
+)
+def test_the_title_says_what_is_missing(error: Exception, title: str) -> None:
+    assert failed(READY, error, PATIENT).title == title
+
+
+def test_the_details_of_an_error_are_left_out() -> None:
+    finding = failed(READY, Said("XX000"), PATIENT)
+    assert finding.facts == {"error": "it failed", "sqlstate": "XX000"}
+    assert "secret" not in finding.detail
+
+
+def test_an_error_without_words_is_said_by_its_name() -> None:
+    assert unreachable(ValueError()).detail == "Connecting failed: ValueError"

@@ -21,8 +21,7 @@ NOTEWORTHY = [one for one in SAMPLES if isinstance(one, Noteworthy)]
 class Clock:
     """A time that the test moves."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -112,8 +111,9 @@ def test_a_trouble_is_said_ever_more_seldom_and_its_end_once(
     assert len(caplog.records) == 2
 
 
-def test_listener_that_begins_to_hear_is_no_news(emitter: Events, caplog: pytest.LogCaptureFixture) -> None:
-    emitter.emit(events.ListenerReady("outbox"))
+@each("event", [*(one for one in SAMPLES if not isinstance(one, Noteworthy)), events.ListenerReady("outbox")])
+def test_what_goes_well_is_no_news(event: Any, emitter: Events, caplog: pytest.LogCaptureFixture) -> None:
+    emitter.emit(event)
     assert caplog.records == []
 
 

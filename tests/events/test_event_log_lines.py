@@ -126,26 +126,9 @@ def test_log_has_neither_parameters_nor_rows(
     assert "[parameters: " not in caplog.text
 
 
-class Terse(Exception):
-    """An error as redis-py has them: its repr does not have what it says."""
-
-    def __repr__(self) -> str:
-        return "network:ConnectionError"
-
-
-def test_error_whose_repr_is_silent_is_quoted() -> None:
-    assert said(Terse("connection refused")) == "network:ConnectionError('connection refused')"
-    assert said(Terse()) == "network:ConnectionError"
-
-
 @each("dsn", [f"user:{SECRET}@host", f"mysql://user:{SECRET}@host/x", f"host=a password={SECRET}"])
 def test_address_that_cannot_be_read_is_not_repeated(dsn: str) -> None:
     with pytest.raises(InvalidOption) as failure:
         Address.of(dsn)
     assert SECRET not in str(failure.value)
     assert failure.value.__context__ is None
-
-
-def test_address_keeps_its_password_to_itself() -> None:
-    address = Address.of(f"postgresql://user:{SECRET}@host/x")
-    assert SECRET not in repr(address) + str(address)

@@ -8,7 +8,9 @@ from faststream_outbox.events import Events
 from tests.cases import each
 from tests.events.samples import ERROR, OF_MESSAGE, SAMPLES
 
+OF_WORKER = {"subscriber": "billing"}
 TAGS = {"queue": "orders", "subscriber": "billing", "row_id": 17, "deliveries_count": 3}
+PUBLISHED = {"queue": "orders", "count": 2, "size_bytes": 30, "duration_seconds": 0.001}
 FAILED = {"exception_type": "ValueError"}
 
 Calls = list[tuple[str, dict[str, Any]]]
@@ -17,10 +19,7 @@ Calls = list[tuple[str, dict[str, Any]]]
 @each(
     ("event", "expected"),
     [
-        (
-            events.Claimed("orders", "billing", 5),
-            [("fetched", {"queue": "orders", "subscriber": "billing", "count": 5})],
-        ),
+        (events.Claimed("orders", "billing", 5), [("fetched", OF_WORKER | {"queue": "orders", "count": 5})]),
         (events.Started(**OF_MESSAGE, size_bytes=12), [("dispatched", TAGS | {"size_bytes": 12})]),
         (events.Handled(**OF_MESSAGE, duration_seconds=0.5), [("acked", TAGS | {"duration_seconds": 0.5})]),
         (
@@ -46,34 +45,11 @@ Calls = list[tuple[str, dict[str, Any]]]
         (events.Released(**OF_MESSAGE, was_started=True), [("dispatch_abandoned", TAGS)]),
         (events.Released(**OF_MESSAGE, was_started=False), []),
         (events.Abandoned(**OF_MESSAGE), [("dispatch_abandoned", TAGS)]),
-        (
-            events.DrainTimedOut("billing", 15.0, 2),
-            [("drain_timeout", {"subscriber": "billing", "drain_timeout_seconds": 15.0})],
-        ),
-        (
-            events.Published("orders", 2, 30, 0.001),
-            [
-                (
-                    "published",
-                    {
-                        "queue": "orders",
-                        "status": "success",
-                        "count": 2,
-                        "size_bytes": 30,
-                        "duration_seconds": 0.001,
-                    },
-                )
-            ],
-        ),
+        (events.DrainTimedOut("billing", 15.0, 2), [("drain_timeout", OF_WORKER | {"drain_timeout_seconds": 15.0})]),
+        (events.Published("orders", 2, 30, 0.001), [("published", PUBLISHED | {"status": "success"})]),
         (
             events.Published("orders", 2, 30, 0.001, ERROR),
-            [
-                (
-                    "published",
-                    {"queue": "orders", "status": "error", "count": 2, "size_bytes": 30, "duration_seconds": 0.001}
-                    | FAILED,
-                )
-            ],
+            [("published", PUBLISHED | {"status": "error"} | FAILED)],
         ),
     ],
 )

@@ -46,7 +46,6 @@ async def test_all_is_well(broker: OutboxBroker, make: Callable[[OutboxBroker], 
         head = await client.head("/live")
         assert (head.status_code, head.content) == (200, b"")
         assert (await client.post("/live")).status_code == 405
-    await broker.stop()
 
 
 @pytest.mark.parametrize("make", [faststream_app, fastapi_app])
@@ -56,10 +55,8 @@ async def test_missing_tables_are_not_ready_and_live(engine: AsyncEngine, make: 
     async with running(make(broker)) as client:
         assert (await client.get("/live")).status_code == 200
         ready = await client.get("/ready")
-        assert (ready.status_code, ready.json()) == (
-            503,
-            {"ready": False, "unready": ["not_there: the table does not exist"]},
-        )
+        said = {"ready": False, "unready": ["not_there: the table does not exist"]}
+        assert (ready.status_code, ready.json()) == (503, said)
         assert (await client.get("/health")).status_code == 503
     await broker.stop()
 
@@ -78,11 +75,8 @@ async def test_a_loop_that_ended_is_not_live_and_still_ready(broker: OutboxBroke
 
 
 def test_paths_have_the_prefix_given(broker: OutboxBroker) -> None:
-    assert [path for path, _ in health_routes(broker, prefix="/internal")] == [
-        "/internal/live",
-        "/internal/ready",
-        "/internal/health",
-    ]
+    paths = [path for path, _ in health_routes(broker, prefix="/internal")]
+    assert paths == ["/internal/live", "/internal/ready", "/internal/health"]
 
 
 @pytest.mark.parametrize("make", [faststream_app, fastapi_app])
@@ -92,4 +86,3 @@ async def test_fields_of_any_kind_change_no_answer(broker: OutboxBroker, make: C
             assert (await client.get(f"/live?{query}")).status_code == 200
         for path in ("/live/x", "/live%00", "/%ff", "/health/../live%2f", "/LIVE"):
             assert (await client.get(path)).status_code in (200, 307, 404)
-    await broker.stop()

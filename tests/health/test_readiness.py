@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -17,8 +18,21 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.examines
 
 
-def broker_on(engine: AsyncEngine, table: Table, **options: Any) -> OutboxBroker:
-    return OutboxBroker(engine, outbox_table=table, dlq_table=None, **{"logger": None, **options})
+Make = Callable[..., OutboxBroker]
+
+
+@pytest.fixture
+async def broker_on(engine: AsyncEngine, table: Table) -> AsyncIterator[Make]:
+    """Makes brokers on the table of the test, or on another; they are stopped at its end."""
+    made: list[OutboxBroker] = []
+
+    def make(where: Table = table, on: AsyncEngine = engine, **options: Any) -> OutboxBroker:
+        made.append(OutboxBroker(on, outbox_table=where, dlq_table=None, **{"logger": None, **options}))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        await broker.stop()
 
 
 @pytest.fixture
@@ -38,8 +52,10 @@ async def execute(engine: AsyncEngine, statement: str) -> None:
         await connection.execute(text(statement))
 
 
-async def test_a_database_without_tables_is_not_ready_and_not_pinged(engine: AsyncEngine, missing: Table) -> None:
-    broker = broker_on(engine, missing)
+async def test_a_database_without_tables_is_not_ready_and_not_pinged(
+    engine: AsyncEngine, broker_on: Make, missing: Table
+) -> None:
+    broker = broker_on(missing)
     assert not await broker.ping(30)
     found = await health(broker, timeout=30)
     assert (found.live, found.ready, found.unready) == (True, False, ("not_there: the table does not exist",))
@@ -49,29 +65,30 @@ async def test_a_database_without_tables_is_not_ready_and_not_pinged(engine: Asy
         assert (await health(broker, timeout=30)).ready
         assert await broker.ping(30)
     finally:
-        await broker.stop()
         await execute(engine, "drop table not_there")
 
 
-async def test_a_column_that_is_missing_is_not_ready(engine: AsyncEngine, table: Table) -> None:
+async def test_a_column_that_is_missing_is_not_ready(engine: AsyncEngine, table: Table, broker_on: Make) -> None:
     await execute(engine, f"alter table {table.name} drop column deliveries_count")
-    broker = broker_on(engine, table)
+    broker = broker_on()
     assert (await health(broker, timeout=30)).unready == ("public.outbox.deliveries_count: the column is missing",)
-    await broker.stop()
 
 
-async def test_an_index_that_is_missing_is_slow_and_not_fatal(engine: AsyncEngine, table: Table) -> None:
+async def test_an_index_that_is_missing_is_slow_and_not_fatal(
+    engine: AsyncEngine, table: Table, broker_on: Make
+) -> None:
     index = next(index for index in table.indexes if not index.unique)
     await execute(engine, f"drop index {index.name}")
-    broker = broker_on(engine, table)
+    broker = broker_on()
     found = await health(broker, timeout=30)
     assert found.ready
     assert f"public.outbox index {index.name}: the index is missing" in found.degraded[0]
-    await broker.stop()
 
 
-async def test_a_table_that_is_dropped_under_workers_is_noticed(engine: AsyncEngine, table: Table) -> None:
-    broker = broker_on(engine, table)
+async def test_a_table_that_is_dropped_under_workers_is_noticed(
+    engine: AsyncEngine, table: Table, broker_on: Make
+) -> None:
+    broker = broker_on()
 
     @broker.subscriber("orders", min_fetch_interval=0.05, max_fetch_interval=0.05)
     async def handle(body: int) -> None: ...
@@ -84,14 +101,13 @@ async def test_a_table_that_is_dropped_under_workers_is_noticed(engine: AsyncEng
         return "outbox: the table does not exist" in (await health(broker, timeout=30)).unready
 
     await eventually(is_noticed)
-    await broker.stop()
 
 
 async def test_missing_tables_are_said_at_the_start_also_of_who_only_publishes(
-    engine: AsyncEngine, missing: Table, caplog: pytest.LogCaptureFixture
+    engine: AsyncEngine, broker_on: Make, missing: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "shop")
-    broker = broker_on(engine, missing, logger=logging.getLogger("shop"))
+    broker = broker_on(missing, logger=logging.getLogger("shop"))
     await broker.start()
     try:
         said = await eventually(lambda: [one for one in caplog.messages if "not_there" in one])
@@ -105,9 +121,9 @@ async def test_missing_tables_are_said_at_the_start_also_of_who_only_publishes(
         await execute(engine, "drop table if exists not_there")
 
 
-async def test_no_probe_waits_for_the_pool_of_the_application(database_url: Any, table: Table) -> None:
+async def test_no_probe_waits_for_the_pool_of_the_application(database_url: Any, broker_on: Make) -> None:
     engine = create_async_engine(database_url, pool_size=1, max_overflow=0)
-    broker = broker_on(engine, table)
+    broker = broker_on(on=engine)
     async with engine.connect():
         assert (await health(broker, timeout=30)).ready
     await broker.stop()
@@ -115,7 +131,7 @@ async def test_no_probe_waits_for_the_pool_of_the_application(database_url: Any,
 
 
 async def test_many_probes_are_one_question_and_none_waits_for_a_silent_server(
-    engine: AsyncEngine, table: Table, monkeypatch: pytest.MonkeyPatch
+    broker_on: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, over = 0, asyncio.Event()
 
@@ -126,18 +142,17 @@ async def test_many_probes_are_one_question_and_none_waits_for_a_silent_server(
         return []
 
     monkeypatch.setattr(readiness, "examined", hang)
-    broker = broker_on(engine, table)
+    broker = broker_on()
     found = await asyncio.gather(*(health(broker, timeout=0.05) for _ in range(100)))
     assert {one.unready for one in found} == {("the database has not answered within 0.05 s",)}
     await eventually(lambda: asked)
     assert asked == 1
     over.set()
-    await broker.stop()
 
 
-async def test_who_works_needs_no_question(engine: AsyncEngine, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_works_needs_no_question(broker_on: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "FRESH_SECONDS", 30.0)
-    broker = broker_on(engine, table)
+    broker = broker_on()
 
     @broker.subscriber("orders")
     async def handle(body: int) -> None: ...
@@ -147,13 +162,10 @@ async def test_who_works_needs_no_question(engine: AsyncEngine, table: Table, mo
     assert (await health(broker, timeout=30)).ready
     checks: Any = broker.checks
     assert not checks._readiness._connection.is_open
-    await broker.stop()
 
 
-async def test_connection_for_questions_ends_with_the_broker(
-    engine: AsyncEngine, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = broker_on(engine, table)
+async def test_connection_for_questions_ends_with_the_broker(broker_on: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = broker_on()
     checks: Any = broker.checks
     connection: DedicatedConnection = checks._readiness._connection
 
@@ -175,15 +187,10 @@ async def test_connection_for_questions_ends_with_the_broker(
     await eventually(lambda: not connection.is_open)
 
 
-async def test_a_broker_without_an_engine_is_not_ready(table: Table) -> None:
+async def test_a_broker_without_an_engine_is_not_ready_until_it_is_tested(table: Table) -> None:
     broker = OutboxBroker(outbox_table=table, dlq_table=None, logger=None)
     assert (await health(broker, timeout=30)).unready == ("there is no database",)
     assert not await broker.ping(1)
-
-
-async def test_under_the_test_broker_all_is_well(table: Table) -> None:
-    broker = OutboxBroker(outbox_table=table, dlq_table=None, logger=None)
-    async with TestOutboxBroker(broker):
-        assert await health(broker, timeout=30) == Health(live=True, ready=True)
-    async with TestOutboxBroker(broker, run_loops=True):
-        assert await health(broker, timeout=30) == Health(live=True, ready=True)
+    for options in ({}, {"run_loops": True}):
+        async with TestOutboxBroker(broker, **options):
+            assert await health(broker, timeout=30) == Health(live=True, ready=True)

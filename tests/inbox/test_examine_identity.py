@@ -1,5 +1,7 @@
 """What a message is known by: what was sent with it, and never what FastStream makes up."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from faststream.rabbit import RabbitBroker
 from faststream.rabbit.message import RabbitMessage
 from faststream.redis import RedisBroker, StreamSub, TestRedisBroker
 
+from faststream_outbox import Inbox
 from faststream_outbox._internal.inbox.examine import given_id, source_of
 from faststream_outbox.errors import MissingMessageId
 from tests.inbox.conftest import Scene
@@ -23,33 +26,29 @@ BROKERS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("family", BROKERS)
-@pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
-async def test_message_without_an_id_is_refused(scene: Scene, family: str) -> None:
+pytestmark = pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
+
+
+@asynccontextmanager
+async def listening(inbox: Inbox, family: str = "nats") -> AsyncIterator[Any]:
+    """A broker with a handler that does nothing."""
     make, test = BROKERS[family]
-    broker = make(middlewares=[scene.inbox().middleware])
-
-    @broker.subscriber("orders")
-    async def bill(order: str) -> None:
-        raise AssertionError
-
-    async with test(broker):
-        for options in ({}, {"correlation_id": "c1"}):
-            with pytest.raises(MissingMessageId, match=r"headers=\{'message_id'.*Inbox\(…, message_id="):
-                await broker.publish("chair", "orders", **options)
-    assert await scene.receipts() == []
-
-
-@pytest.mark.parametrize("family", BROKERS)
-@pytest.mark.filterwarnings("ignore::faststream_outbox.errors.OutboxWarning")
-async def test_header_is_the_id(scene: Scene, family: str) -> None:
-    make, test = BROKERS[family]
-    broker = make(middlewares=[scene.inbox().middleware])
+    broker = make(middlewares=[inbox.middleware])
 
     @broker.subscriber("orders")
     async def bill(order: str) -> None: ...
 
     async with test(broker):
+        yield broker
+
+
+@pytest.mark.parametrize("family", BROKERS)
+async def test_message_without_an_id_is_refused_and_a_header_is_the_id(scene: Scene, family: str) -> None:
+    async with listening(scene.inbox(), family) as broker:
+        for options in ({}, {"correlation_id": "c1"}):
+            with pytest.raises(MissingMessageId, match=r"headers=\{'message_id'.*Inbox\(…, message_id="):
+                await broker.publish("chair", "orders", **options)
+        assert (scene.reported, await scene.receipts()) == ([], [])
         for _ in range(2):
             await broker.publish("chair", "orders", headers={"message_id": "m1"})
     assert (await scene.receipts(), scene.duplicates) == ([("billing", "orders", "m1")], 1)
@@ -65,24 +64,14 @@ async def test_property_is_the_id_of_rabbitmq(sent: str | None, found: str | Non
 
 
 async def test_id_of_jetstream_will_do(scene: Scene) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware])
-
-    @broker.subscriber("orders")
-    async def bill(order: str) -> None: ...
-
-    async with TestNatsBroker(broker):
+    async with listening(scene.inbox()) as broker:
         await broker.publish("chair", "orders", headers={"Nats-Msg-Id": "n1"})
     assert await scene.receipts() == [("billing", "orders", "n1")]
 
 
 async def test_functions_of_the_users_say_what_a_message_is_known_by(scene: Scene) -> None:
     inbox = scene.inbox(message_id=lambda message: message.headers["order"], source=lambda message: "the shop")
-    broker = NatsBroker(middlewares=[inbox.middleware])
-
-    @broker.subscriber("orders")
-    async def bill(order: str) -> None: ...
-
-    async with TestNatsBroker(broker):
+    async with listening(inbox) as broker:
         for _ in range(2):
             await broker.publish("chair", "orders", headers={"order": "7"})
     assert (await scene.receipts(), scene.duplicates) == ([("billing", "the shop", "7")], 1)

@@ -4,7 +4,9 @@ NATS is played by FastStream's test broker here; the messages, middlewares and a
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +15,9 @@ from faststream.exceptions import AckMessage, IncorrectState, NackMessage, Rejec
 from faststream.nats import JStream, NatsBroker, NatsMessage, NatsRouter, PullSub, TestNatsBroker
 from faststream.nats.message import NatsMessage as Message
 from sqlalchemy import URL, Engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from faststream_outbox import OutboxBroker, events, make_outbox_table
+from faststream_outbox import Inbox, OutboxBroker, events, make_outbox_table
 from faststream_outbox._internal.inbox import middleware as trouble
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption, OutboxWarning, SessionRequired, TransactionEnded
@@ -52,135 +54,122 @@ def acks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Acks:
     return Acks(scene, monkeypatch)
 
 
+Publish = Callable[..., Awaitable[Any]]
+
+
+@asynccontextmanager
+async def handling(
+    scene: Scene, bill: Callable[..., Any], *, inbox: Inbox | None = None, **options: Any
+) -> AsyncIterator[Publish]:
+    """A broker whose handler of orders is behind an inbox; gives what publishes an order there."""
+    broker = NatsBroker(middlewares=[(inbox or scene.inbox()).middleware], **options)
+    broker.subscriber("orders")(bill)
+    async with TestNatsBroker(broker):
+        yield partial(broker.publish, "chair", "orders", headers=ID)
+
+
 @pytest.mark.parametrize("policy", LEAVES_OPEN)
 async def test_message_takes_effect_once_and_is_acknowledged_after_the_commit(
     scene: Scene, acks: Acks, policy: AckPolicy
 ) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=policy)
-
-    @broker.subscriber("orders")
     async def bill(order: str, session: InboxSession) -> None:
         await scene.write(session, order)
         assert await scene.receipts() == []
 
-    async with TestNatsBroker(broker):
+    async with handling(scene, bill, ack_policy=policy) as publish:
         for _ in range(3):
-            await broker.publish("chair", "orders", headers=ID)
+            await publish()
     assert await scene.written() == ["chair"]
     assert await scene.receipts() == [("billing", "orders", "m1")]
     assert acks.seen == 3 * [("ack", 1)]
     assert scene.duplicates == 2
 
 
-@pytest.mark.parametrize(
-    ("policy", "way"),
-    [(AckPolicy.ACK, "ack"), (AckPolicy.REJECT_ON_ERROR, "reject"), (AckPolicy.NACK_ON_ERROR, "nack")],
-)
-async def test_failure_keeps_nothing_and_is_acknowledged_as_the_policy_says(
-    scene: Scene, acks: Acks, policy: AckPolicy, way: str
-) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=policy)
+def raising(error: Exception) -> Callable[..., Any]:
+    async def end(message: NatsMessage, session: AsyncSession) -> None:
+        raise error
 
-    @broker.subscriber("orders")
-    async def bill(order: str, session: InboxSession) -> None:
-        await scene.write(session, order)
-        raise ValueError("no such order")
+    return end
 
-    async with TestNatsBroker(broker):
-        with pytest.raises(ValueError, match="no such order"):
-            await broker.publish("chair", "orders", headers=ID)
-    assert (await scene.written(), acks.seen) == ([], [(way, 0)])
+
+async def ack_and_fail(message: NatsMessage, session: AsyncSession) -> None:
+    await message.ack()
+    raise ValueError("no")
+
+
+FAILS = raising(ValueError("no"))
+MANUAL = AckPolicy.MANUAL
+REJECTED = [("reject", 0)]
 
 
 @pytest.mark.parametrize(
-    ("raised", "way", "count"), [(AckMessage, "ack", 1), (NackMessage, "nack", 0), (RejectMessage, "reject", 0)]
+    ("policy", "end", "error", "count", "seen"),
+    [
+        pytest.param(AckPolicy.ACK, FAILS, ValueError, 0, [("ack", 0)], id="fails, ack"),
+        pytest.param(AckPolicy.REJECT_ON_ERROR, FAILS, ValueError, 0, REJECTED, id="fails, reject"),
+        pytest.param(AckPolicy.NACK_ON_ERROR, FAILS, ValueError, 0, [("nack", 0)], id="fails, nack"),
+        pytest.param(None, raising(AckMessage()), None, 1, [("ack", 1)], id="raises ack"),
+        pytest.param(None, raising(NackMessage()), None, 0, [("nack", 0)], id="raises nack"),
+        pytest.param(None, raising(RejectMessage()), None, 0, REJECTED, id="raises reject"),
+        pytest.param(MANUAL, lambda message, _: message.nack(), None, 0, [("nack", 0)], id="nack by hand"),
+        pytest.param(MANUAL, ack_and_fail, ValueError, 0, [], id="fails after an ack by hand"),
+        pytest.param(None, lambda _, session: session.commit(), TransactionEnded, 0, REJECTED, id="commits by itself"),
+    ],
 )
-async def test_only_an_acknowledged_message_is_received(
-    scene: Scene, acks: Acks, raised: type[Exception], way: str, count: int
+async def test_end_of_a_handler_decides_what_is_kept_and_acknowledged(
+    scene: Scene,
+    acks: Acks,
+    policy: AckPolicy | None,
+    end: Callable[..., Any],
+    error: type[Exception] | None,
+    count: int,
+    seen: list[Any],
 ) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware])
-
-    @broker.subscriber("orders")
-    async def bill(order: str, session: InboxSession) -> None:
+    async def bill(order: str, session: InboxSession, message: NatsMessage) -> None:
         await scene.write(session, order)
-        raise raised
+        await end(message, session)
 
-    async with TestNatsBroker(broker):
-        await broker.publish("chair", "orders", headers=ID)
-    assert (len(await scene.written()), acks.seen) == (count, [(way, count)])
+    async with handling(scene, bill, **({"ack_policy": policy} if policy else {})) as publish:
+        with pytest.raises(error) if error else nullcontext():
+            await publish()
+    assert (len(await scene.written()), len(await scene.receipts()), acks.seen) == (count, count, seen)
 
 
 @pytest.mark.parametrize("policy", [AckPolicy.MANUAL, AckPolicy.NACK_ON_ERROR])
 async def test_ack_by_hand_waits_for_the_commit(scene: Scene, acks: Acks, policy: AckPolicy) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=policy)
-
-    @broker.subscriber("orders")
     async def bill(order: str, session: InboxSession, message: NatsMessage) -> None:
         await message.ack()
         await scene.write(session, order)
         assert acks.seen == []
 
-    async with TestNatsBroker(broker):
-        await broker.publish("chair", "orders", headers=ID)
+    async with handling(scene, bill, ack_policy=policy) as publish:
+        await publish()
         assert acks.seen[0] == ("ack", 1)
         acks.seen.clear()
-        await broker.publish("chair", "orders", headers=ID)
+        await publish()
     assert acks.seen == [("ack", 1)]
     assert await scene.written() == ["chair"]
-
-
-async def test_ack_by_hand_is_not_sent_if_the_handler_fails_after_it(scene: Scene, acks: Acks) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=AckPolicy.MANUAL)
-
-    @broker.subscriber("orders")
-    async def bill(order: str, session: InboxSession, message: NatsMessage) -> None:
-        await scene.write(session, order)
-        await message.ack()
-        raise ValueError("no")
-
-    async with TestNatsBroker(broker):
-        with pytest.raises(ValueError, match="no"):
-            await broker.publish("chair", "orders", headers=ID)
-    assert (await scene.written(), acks.seen) == ([], [])
-
-
-async def test_nack_by_hand_keeps_nothing(scene: Scene, acks: Acks) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=AckPolicy.MANUAL)
-
-    @broker.subscriber("orders")
-    async def bill(order: str, session: InboxSession, message: NatsMessage) -> None:
-        await scene.write(session, order)
-        await message.nack()
-
-    async with TestNatsBroker(broker):
-        await broker.publish("chair", "orders", headers=ID)
-    assert (await scene.written(), acks.seen) == ([], [("nack", 0)])
 
 
 @pytest.mark.parametrize("name", TROUBLES)
 async def test_a_handler_that_meets_trouble_of_the_database_brings_the_message_again(
     scene: Scene, acks: Acks, database_url: URL, name: str
 ) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=AckPolicy.REJECT_ON_ERROR)
-
-    @broker.subscriber("orders")
     async def bill(order: str, session: InboxSession) -> None:
         await scene.write(session, order)
         await TROUBLES[name](database_url)
 
-    async with TestNatsBroker(broker):
-        await broker.publish("chair", "orders", headers=ID)
+    async with handling(scene, bill, ack_policy=AckPolicy.REJECT_ON_ERROR) as publish:
+        await publish()
     assert (await scene.written(), acks.seen) == ([], [("nack", 0)])
 
 
-@pytest.mark.parametrize("policy", [*LEAVES_OPEN, AckPolicy.MANUAL])
+@pytest.mark.parametrize("policy", [*LEAVES_OPEN, MANUAL])
 async def test_trouble_of_the_database_brings_the_message_again_under_every_policy(
     scene: Scene, acks: Acks, policy: AckPolicy
 ) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware], ack_policy=policy)
     kills = [True]
 
-    @broker.subscriber("orders")
     async def bill(order: str, session: InboxSession) -> None:
         await scene.write(session, order)
         if kills and kills.pop():
@@ -188,45 +177,23 @@ async def test_trouble_of_the_database_brings_the_message_again_under_every_poli
             async with scene.engine.connect() as other:
                 await other.execute(text("select pg_terminate_backend(:pid, 5000)"), {"pid": pid})
 
-    async with TestNatsBroker(broker):
-        if policy is AckPolicy.MANUAL:
-            with pytest.raises(NackMessage):
-                await broker.publish("chair", "orders", headers=ID)
-        else:
-            await broker.publish("chair", "orders", headers=ID)
+    async with handling(scene, bill, ack_policy=policy) as publish:
+        with pytest.raises(NackMessage) if policy is MANUAL else nullcontext():
+            await publish()
         assert acks.seen == [("nack", 0)]
         assert scene.count(events.StatementFailed) == 1
-        await broker.publish("chair", "orders", headers=ID)
+        await publish()
     assert await scene.written() == ["chair"]
 
 
 async def test_message_that_is_being_handled_goes_back(scene: Scene, acks: Acks) -> None:
     inbox = scene.inbox(on_concurrent="retry")
-    broker = NatsBroker(middlewares=[inbox.middleware])
-
-    @broker.subscriber("orders")
-    async def bill(order: str) -> None: ...
-
-    async with TestNatsBroker(broker):
+    async with handling(scene, _nothing, inbox=inbox) as publish:
         async with inbox.receive("m1", source="orders"):
-            await broker.publish("chair", "orders", headers=ID)
+            await publish()
         assert acks.seen == [("nack", 0)]
-        await broker.publish("chair", "orders", headers=ID)
+        await publish()
     assert acks.seen == [("nack", 0), ("ack", 1)]
-
-
-async def test_handler_cannot_end_the_transaction(scene: Scene, acks: Acks) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware])
-
-    @broker.subscriber("orders")
-    async def bill(order: str, session: InboxSession) -> None:
-        await scene.write(session, order)
-        await session.commit()
-
-    async with TestNatsBroker(broker):
-        with pytest.raises(TransactionEnded):
-            await broker.publish("chair", "orders", headers=ID)
-    assert (await scene.written(), acks.seen) == ([], [("reject", 0)])
 
 
 async def test_duplicate_publishes_nothing(scene: Scene) -> None:
@@ -342,17 +309,14 @@ async def test_answers_to_requests_of_a_handler_are_not_received(scene: Scene) -
     assert [row[1:] for row in await scene.receipts()] == [("orders", "m1"), ("prices", "r1")]
 
 
-def test_subscriber_that_acknowledges_first_is_refused_when_it_is_checked(scene: Scene) -> None:
+async def test_subscriber_that_acknowledges_first_is_refused_when_it_is_checked_and_warned_about_once(
+    scene: Scene,
+) -> None:
     inbox = scene.inbox()
     broker = NatsBroker(middlewares=[inbox.middleware])
     broker.subscriber("orders", stream=JStream("shop"), ack_policy=AckPolicy.ACK_FIRST)(_nothing)
     with pytest.raises(InvalidOption, match="NACK_ON_ERROR"):
         inbox.check(broker)
-
-
-async def test_subscriber_that_acknowledges_first_is_warned_about_once(scene: Scene) -> None:
-    broker = NatsBroker(middlewares=[scene.inbox().middleware])
-    broker.subscriber("orders", stream=JStream("shop"), ack_policy=AckPolicy.ACK_FIRST)(_nothing)
     async with TestNatsBroker(broker):
         with pytest.warns(OutboxWarning, match="is lost when"):
             await broker.publish("chair", "orders", headers=ID)

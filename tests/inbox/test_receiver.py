@@ -1,7 +1,6 @@
 """Receiving without FastStream: effects and receipt are one commit, in every schedule of two deliveries."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -29,11 +28,6 @@ from tests.waiting import eventually
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
-async def received(inbox: Inbox, handle: Callable[[AsyncSession], Awaitable[None]]) -> None:
-    async with inbox.receive("m1", source="orders") as receipt:
-        await handle(receipt.session)
-
-
 async def is_waited_for(engine: AsyncEngine) -> bool:
     """Somebody waits for the turn of another."""
     async with engine.connect() as connection:
@@ -48,11 +42,13 @@ async def test_second_delivery_finds_the_receipt(scene: Scene, driver_engine: As
             assert receipt.is_new is expected
             if receipt.is_new:
                 await scene.write(receipt.session, "m1")
+            else:
+                with pytest.raises(SessionRequired, match=r"receipt\.is_new"):
+                    _ = receipt.session
     assert await scene.written() == ["m1"]
     assert await scene.receipts() == [("billing", "orders", "m1")]
-    assert scene.reported == [events.Received("billing", "orders", "m1")] + 2 * [
-        events.DuplicateSkipped("billing", "orders", "m1")
-    ]
+    what = ("billing", "orders", "m1")
+    assert scene.reported == [events.Received(*what), *[events.DuplicateSkipped(*what)] * 2]
     await inbox.stop()
 
 
@@ -62,29 +58,6 @@ async def test_consumers_and_sources_are_told_apart(scene: Scene) -> None:
         async with scene.inbox(consumer).receive(number, source=source) as receipt:
             assert receipt.is_new
     assert await scene.receipts() == [("a", "x", str(number)), ("a", "y", str(number)), ("b", "x", str(number))]
-
-
-async def test_session_of_a_duplicate_says_what_to_ask_first(scene: Scene) -> None:
-    inbox = scene.inbox()
-    async with inbox.receive("m1", source="orders"):
-        pass
-    async with inbox.receive("m1", source="orders") as receipt:
-        with pytest.raises(SessionRequired, match=r"receipt\.is_new"):
-            _ = receipt.session
-
-
-async def test_failure_leaves_nothing_behind(scene: Scene) -> None:
-    inbox = scene.inbox()
-
-    async def fail(session: AsyncSession) -> None:
-        await scene.write(session, "m1")
-        raise ValueError("no such order")
-
-    with pytest.raises(ValueError, match="no such order"):
-        await received(inbox, fail)
-    assert (await scene.written(), await scene.receipts()) == ([], [])
-    async with inbox.receive("m1", source="orders") as receipt:
-        assert receipt.is_new
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -167,45 +140,36 @@ async def test_many_deliveries_at_once_take_effect_once(scene: Scene) -> None:
     assert await scene.written() == sorted(map(str, range(10)))
 
 
-async def test_session_cannot_be_committed_by_hand(scene: Scene) -> None:
+async def test_transaction_belongs_to_the_inbox(scene: Scene, driver_engine: AsyncEngine) -> None:
+    inbox = scene.inbox(engine=driver_engine)
+
     async def commit(session: AsyncSession) -> None:
         await scene.write(session, "m1")
         await session.commit()
 
-    with pytest.raises(TransactionEnded, match="committed by the inbox"):
-        await received(scene.inbox(), commit)
-    assert (await scene.written(), await scene.receipts()) == ([], [])
-
-
-async def test_rollback_by_hand_keeps_nothing_that_was_written_after_it(scene: Scene) -> None:
     async def roll_back(session: AsyncSession) -> None:
         await session.rollback()
         await scene.write(session, "m1")
 
-    with pytest.raises(TransactionEnded, match="rolled the session"):
-        await received(scene.inbox(), roll_back)
-    assert (await scene.written(), await scene.receipts()) == ([], [])
-
-
-async def test_rollback_as_sql_is_noticed(scene: Scene) -> None:
-    with pytest.raises(TransactionEnded, match="rolled the session"):
-        async with scene.inbox().receive("m1", source="orders") as receipt:
-            await receipt.session.execute(text("rollback"))
-    assert await scene.receipts() == []
-
-
-async def test_error_that_was_swallowed_is_no_commit(scene: Scene, driver_engine: AsyncEngine) -> None:
-    """PostgreSQL answers a COMMIT after a failed statement with a rollback, and no error."""
-    inbox = scene.inbox(engine=driver_engine)
+    async def roll_back_as_sql(session: AsyncSession) -> None:
+        await session.execute(text("rollback"))
 
     async def swallow(session: AsyncSession) -> None:
+        """PostgreSQL answers a COMMIT after a failed statement with a rollback, and no error."""
         await scene.write(session, "m1")
         with pytest.raises(Exception, match="nowhere"):
             await session.execute(text("select * from nowhere"))
 
-    with pytest.raises(TransactionEnded, match="begin_nested"):
-        await received(inbox, swallow)
-    assert (await scene.written(), await scene.receipts()) == ([], [])
+    for handle, said in (
+        (commit, "committed by the inbox"),
+        (roll_back, "rolled the session"),
+        (roll_back_as_sql, "rolled the session"),
+        (swallow, "begin_nested"),
+    ):
+        with case(handle.__name__), pytest.raises(TransactionEnded, match=said):
+            async with inbox.receive("m1", source="orders") as receipt:
+                await handle(receipt.session)
+        assert (await scene.written(), await scene.receipts()) == ([], []), handle.__name__
     await inbox.stop()
 
 

@@ -67,22 +67,15 @@ async def test_both_forms_know_each_others_receipts(
         assert not receipt.is_new
 
 
-def test_failure_leaves_nothing_behind(sync_engine: Engine, sync_scene: Tables) -> None:
+def test_transaction_belongs_to_the_inbox_and_a_failure_leaves_nothing(
+    engine_of_driver: Engine, sync_scene: Tables
+) -> None:
     table, effects = sync_scene
-    inbox = SyncInbox(sync_engine, table, consumer="billing")
+    inbox = SyncInbox(engine_of_driver, table, consumer="billing")
 
     def fail(session: Session) -> None:
         session.execute(insert(effects).values(what="m1"))
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        received(inbox, fail)
-    assert written(sync_engine, effects) == []
-
-
-def test_transaction_belongs_to_the_inbox(engine_of_driver: Engine, sync_scene: Tables) -> None:
-    table, effects = sync_scene
-    inbox = SyncInbox(engine_of_driver, table, consumer="billing")
+        raise ValueError("no such order")
 
     def roll_back(session: Session) -> None:
         session.rollback()
@@ -92,10 +85,15 @@ def test_transaction_belongs_to_the_inbox(engine_of_driver: Engine, sync_scene: 
         with pytest.raises(Exception, match="nowhere"):
             session.execute(text("select * from nowhere"))
 
-    for handle, match in ((Session.commit, "committed by"), (roll_back, "rolled"), (swallow, "failed")):
-        with pytest.raises(TransactionEnded, match=match):
+    for handle, error, match in (
+        (fail, ValueError, "no such order"),
+        (Session.commit, TransactionEnded, "committed by"),
+        (roll_back, TransactionEnded, "rolled"),
+        (swallow, TransactionEnded, "failed"),
+    ):
+        with pytest.raises(error, match=match):
             received(inbox, handle)
-    assert written(engine_of_driver, effects) == []
+        assert written(engine_of_driver, effects) == []
 
 
 def test_threads_that_deliver_at_once_take_effect_once(sync_engine: Engine, sync_scene: Tables) -> None:

@@ -6,22 +6,21 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from tests.metrics.readings import OpenTelemetryReading, PrometheusReading, Reading
+from tests.metrics.readings import Both, Reading
 from tests.queue.conftest import renewed_often
 from tests.queue.rig import Rig
 
 __all__ = ["renewed_often"]
 
 
-@pytest.fixture(params=[PrometheusReading, OpenTelemetryReading], ids=["prometheus", "opentelemetry"])
-def reading(request: pytest.FixtureRequest) -> Reading:
-    made: Reading = request.param()
-    return made
+@pytest.fixture
+def reading() -> Reading:
+    return Both()
 
 
 @pytest.fixture
 async def rig(engine: AsyncEngine, table: Table, dlq_table: Table, reading: Reading) -> AsyncIterator[Rig]:
     rig = Rig(engine, table, dlq_table)
-    reading.recorder.listen(rig.client.events)
+    reading.listen(rig.client.events)
     yield rig
     await rig.close()

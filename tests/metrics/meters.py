@@ -5,17 +5,14 @@ from typing import Any
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 
+def measured(reader: InMemoryMetricReader) -> list[Any]:
+    """The instruments that have measured something."""
+    data = reader.get_metrics_data()
+    scopes = [scope for resource in (data.resource_metrics if data else ()) for scope in resource.scope_metrics]
+    return [metric for scope in scopes for metric in scope.metrics]
+
+
 def points(reader: InMemoryMetricReader, name: str, **attributes: str) -> list[Any]:
     """The data points of an instrument that have these attributes."""
-    found: list[Any] = []
-    data = reader.get_metrics_data()
-    for resource in data.resource_metrics if data is not None else ():
-        for scope in resource.scope_metrics:
-            for metric in scope.metrics:
-                if metric.name == name:
-                    found += [point for point in metric.data.data_points if attributes.items() <= _of(point).items()]
-    return found
-
-
-def _of(point: Any) -> dict[str, Any]:
-    return dict(point.attributes or {})
+    found = [point for metric in measured(reader) if metric.name == name for point in metric.data.data_points]
+    return [point for point in found if attributes.items() <= dict(point.attributes or {}).items()]

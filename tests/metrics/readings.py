@@ -1,6 +1,9 @@
 """A recorder of each kind, and what it has counted, read in the same words."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -9,9 +12,10 @@ from prometheus_client import CollectorRegistry
 
 from faststream_outbox._internal.metrics.recorder import Recorder
 from faststream_outbox._internal.metrics.series import ALL_SERIES
+from faststream_outbox.events import Events
 from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
-from tests.metrics.meters import points
+from tests.metrics.meters import measured, points
 
 SERIES = {series.name: series for series in ALL_SERIES}
 
@@ -20,6 +24,10 @@ class Reading(ABC):
     """Sums over everything that is not asked for."""
 
     recorder: Recorder
+
+    def listen(self, events: Events) -> None:
+        """Let the recorder count what happens from now on."""
+        self.recorder.listen(events)
 
     @abstractmethod
     def own(self, name: str, **labels: str) -> float:
@@ -34,8 +42,12 @@ class Reading(ABC):
         """How many handlers were timed."""
 
     @abstractmethod
+    def labels(self) -> Iterator[tuple[str, str, object]]:
+        """A series, a label of it, and a value that this has."""
+
     def most_series(self) -> int:
         """The number of values of the label that has the most of them."""
+        return max(Counter((series, label) for series, label, _ in set(self.labels())).values())
 
     def all_own(self) -> dict[str, float]:
         """Every series of the outbox's own that is not zero."""
@@ -55,13 +67,10 @@ class PrometheusReading(Reading):
         ending = {"counter": "_total", "gauge": "", "seconds": "_count", "amount": "_count"}[SERIES[name].kind]
         return self._sum(f"faststream_outbox_{name}{ending}", labels)
 
-    def most_series(self) -> int:
-        values: dict[tuple[str, str], set[str]] = {}
+    def labels(self) -> Iterator[tuple[str, str, object]]:
         for metric in self.registry.collect():
             for sample in metric.samples:
-                for label, value in sample.labels.items():
-                    values.setdefault((sample.name, label), set()).add(value)
-        return max(map(len, values.values()))
+                yield from ((sample.name, label, value) for label, value in sample.labels.items())
 
     def bus(self, name: str, **labels: str) -> float:
         return self._sum(f"faststream_{name}", labels)
@@ -90,13 +99,35 @@ class OpenTelemetryReading(Reading):
     def timed(self) -> float:
         return float(sum(point.count for point in points(self.reader, "messaging.process.duration")))
 
-    def most_series(self) -> int:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
-        values: dict[tuple[str, str], set[Any]] = {}
-        for metric in (metric for scope in scopes for metric in scope.metrics):
+    def labels(self) -> Iterator[tuple[str, str, object]]:
+        for metric in measured(self.reader):
             for point in metric.data.data_points:
-                for label, value in (point.attributes or {}).items():
-                    values.setdefault((metric.name, label), set()).add(value)
-        return max(map(len, values.values()))
+                yield from ((metric.name, label, value) for label, value in (point.attributes or {}).items())
+
+
+class Both(Reading):
+    """One of each kind, which must say the same."""
+
+    def __init__(self) -> None:
+        self.readings = PrometheusReading(), OpenTelemetryReading()
+
+    def listen(self, events: Events) -> None:
+        for reading in self.readings:
+            reading.listen(events)
+
+    def _agreed(self, ask: Callable[[Reading], float]) -> float:
+        one, other = map(ask, self.readings)
+        assert one == other
+        return one
+
+    def own(self, name: str, **labels: str) -> float:
+        return self._agreed(lambda reading: reading.own(name, **labels))
+
+    def running(self) -> float:
+        return self._agreed(lambda reading: reading.running())
+
+    def timed(self) -> float:
+        return self._agreed(lambda reading: reading.timed())
+
+    def labels(self) -> Iterator[tuple[str, str, object]]:
+        return chain.from_iterable(reading.labels() for reading in self.readings)

@@ -1,7 +1,10 @@
-"""One process of a fleet asks the database for gauges, another takes over, and nobody else is disturbed."""
+"""One process of a fleet asks the database for gauges, and another takes over; what is asked, as bounded gauges."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +17,17 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.events.types import StatementFailed, StatementWorks
+from faststream_outbox._internal.log.admin.groups import GroupStatus
 from faststream_outbox._internal.metrics import sampler
+from faststream_outbox._internal.metrics.sampler import Reading
 from faststream_outbox._internal.schema.log_tables import make_log_tables
 from faststream_outbox._internal.schema.names import Names
 from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.metrics.opentelemetry import OpenTelemetryRecorder
 from faststream_outbox.metrics.prometheus import PrometheusRecorder
+from faststream_outbox.overview import BlockedKey, GapStatus, QueueStatus
+from faststream_outbox.overview import Process as Seen
 from tests.metrics.meters import points
 from tests.tables import all_existing
 from tests.waiting import eventually
@@ -218,3 +225,81 @@ async def test_topics_have_gauges(engine: AsyncEngine, table: Table, metadata: M
         assert process.value("group_members", group="billing") == 1
         assert process.value("oldest_gap_seconds", log="outbox_log") == 0
         await process.broker.stop()
+
+
+def values(readings: Iterable[Reading]) -> dict[tuple[str, ...], float]:
+    return {(one.series.name, *one.labels.values()): one.value for one in readings}
+
+
+QUEUE = QueueStatus("orders", 0, 0, 0, 0, 0.0, is_paused=False, is_estimate=False)
+GROUP = GroupStatus(
+    "billing", "orders", 1, 256, None, None, 0, 0, 0, has_more=False, messages=0, seconds=0.0, is_estimate=False
+)
+
+
+def test_queues_as_gauges() -> None:
+    queue = replace(QUEUE, ready=5, scheduled=4, leased=3, dead=2, oldest_ready_seconds=1.5, is_paused=True)
+    assert values(sampler.of_queues([queue])) == {
+        ("queue_ready", "orders"): 5,
+        ("queue_scheduled", "orders"): 4,
+        ("queue_leased", "orders"): 3,
+        ("queue_dead", "orders"): 2,
+        ("queue_set_apart", "orders"): 0,
+        ("queue_oldest_ready_seconds", "orders"): 1.5,
+        ("queue_paused", "orders"): 1,
+    }
+
+
+def test_of_ten_thousand_queues_those_with_the_most_have_gauges_of_their_own() -> None:
+    queues = [replace(QUEUE, queue=f"q{n}", ready=n, oldest_ready_seconds=float(n)) for n in range(10_000)]
+    found = values(sampler.of_queues(queues))
+    ready = {name: value for (series, name), value in found.items() if series == "queue_ready"}
+    assert len(ready) == sampler.MOST_NAMES + 1
+    assert ready["q9999"] == 9999
+    assert ready["other"] == sum(range(10_000 - sampler.MOST_NAMES))
+    assert found["queue_oldest_ready_seconds", "other"] == 9999 - sampler.MOST_NAMES
+
+
+def test_groups_with_their_blocked_keys() -> None:
+    blocked = [BlockedKey("billing", "orders", str(n), n, "parked", 1, False, None, None) for n in range(3)]
+    billing = replace(GROUP, messages=7, seconds=2.5, members=2, parked=3)
+    mailing = replace(GROUP, group="mailing", paused_since=datetime.now(UTC))
+    found = values(sampler.of_groups([billing, mailing], blocked))
+    of_billing = {series: value for (series, group, _), value in found.items() if group == "billing"}
+    expected = {"lag_messages": 7, "lag_seconds": 2.5, "members": 2, "parked": 3, "blocked_keys": 3, "paused": 0}
+    assert of_billing == {f"group_{name}": value for name, value in expected.items()}
+    assert (found["group_blocked_keys", "mailing", "orders"], found["group_paused", "mailing", "orders"]) == (0, 1)
+
+
+def test_oldest_gap() -> None:
+    assert values(sampler.of_gaps([], "log")) == {("oldest_gap_seconds", "log"): 0}
+    gaps = [GapStatus(1, 1, 9.0, None, None, None), GapStatus(2, 3, 4.0, None, None, None)]
+    assert values(sampler.of_gaps(gaps, "log")) == {("oldest_gap_seconds", "log"): 9.0}
+
+
+def test_connections_and_processes() -> None:
+    one = Seen("3f2a9c1b", "web", 1, ("claim", "settle"), (10, 11, 12), None, 0, 0)
+    same = Seen("4f2a9c1b", "web", 1, ("read",), (13,), None, 0, 0)
+    other = Seen("5f2a9c1b", "web", 2, ("read",), (14,), None, 0, 0)
+    assert values(sampler.of_processes([one, same, other])) == {("connections",): 5, ("processes",): 2}
+
+
+def test_relays_of_which_the_age_is_known() -> None:
+    known = SimpleNamespace(name="to nats", destination="nats", oldest_seconds=3.0)
+    unknown = SimpleNamespace(name="to kafka", destination="kafka", oldest_seconds=None)
+    assert values(sampler.of_relays([known, unknown])) == {("relay_oldest_seconds", "to nats", "nats"): 3.0}
+
+
+async def test_a_question_that_fails_costs_its_own_gauges_only() -> None:
+    async def fail() -> Iterable[Reading]:
+        raise OSError("away")
+
+    async def answer() -> Iterable[Reading]:
+        return sampler.of_queues([replace(QUEUE, ready=1)])
+
+    readings, failed = await sampler.ask([("groups", fail), ("queues", answer)])
+    found = values(readings)
+    assert (found["sample_failed", "groups"], found["sample_failed", "queues"]) == (1, 0)
+    assert found["queue_ready", "orders"] == 1
+    assert list(failed) == ["groups"]
+    assert "sample_seconds" in {one.series.name for one in readings}

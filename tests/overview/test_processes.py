@@ -1,24 +1,27 @@
-"""Who works on the tables, by the names of their connections; strangers' names are no trouble."""
+"""Who works on the tables, by the names of their connections; and rates between two questions."""
 
 import os
 from datetime import UTC, datetime
 
 import psycopg
-from sqlalchemy import URL, MetaData, Table, text
+from sqlalchemy import URL, Engine, MetaData, Table, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.connections.identity import Identity
 from faststream_outbox._internal.log.reader import Reader
 from faststream_outbox._internal.log.sharing.slots import Group
-from faststream_outbox._internal.overview.processes import grouped
-from faststream_outbox._internal.sql.overview_rows import ConnectionRow
+from faststream_outbox._internal.overview.processes import NOTHING_YET, Rates, grouped, rates_between
+from faststream_outbox._internal.sql.overview_rows import ConnectionRow, WrittenRow
 from faststream_outbox.log import Outbox, make_log_tables
 from faststream_outbox.overview import Overview, Process
+from tests.cases import each
 from tests.overview.conftest import Fill
 from tests.publish.ways import plain
+from tests.waiting import eventually
 
 EARLY, LATE = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 2, tzinfo=UTC)
+NOW = WrittenRow(140, 70, 6, 1010.0, False)
 
 
 def by_id(processes: list[Process] | tuple[Process, ...], worker_id: str) -> Process:
@@ -93,3 +96,46 @@ def test_processes_come_by_host_and_pid() -> None:
         Process("00000002", "web-a", 10, ("claim", "read"), (2, 4), EARLY, 0, 256, "shop"),
         Process("00000001", "web-b", 9, ("claim",), (1,), EARLY, 7, 0),
     ]
+
+
+def test_rates_are_differences_over_time() -> None:
+    before, now = WrittenRow(100, 50, 5, 1000.0, False), WrittenRow(140, 70, 6, 1010.0, False)
+    assert rates_between(before, now) == Rates(4.0, 2.0, 0.1, 10.0)
+    without_dead_letters = rates_between(before._replace(died=None), now._replace(died=None))
+    assert without_dead_letters == Rates(4.0, 2.0, None, 10.0)
+
+
+@each(
+    ("before", "is_standby"),
+    [
+        (None, False),
+        (NOW._replace(inserted=999), False),  # the statistics began anew
+        (NOW, False),  # no time has passed
+        (NOW._replace(at=0.0), True),
+    ],
+)
+def test_nothing_is_said_without_something_to_compare_with(before: WrittenRow | None, is_standby: bool) -> None:
+    assert rates_between(before, NOW._replace(is_standby=is_standby)) == NOTHING_YET
+
+
+async def test_server_counts_what_is_published_and_finished(
+    driver_engine: AsyncEngine, table: Table, dlq_table: Table, fill: Fill, sync_engine: Engine
+) -> None:
+    overview = Overview(driver_engine, table=table, dlq_table=dlq_table)
+    assert await overview.rates() == NOTHING_YET
+    published = finished = 0.0
+    fill(20)
+    with sync_engine.begin() as connection:
+        connection.execute(text("delete from outbox where id in (select id from outbox limit 5)"))
+    # Server processes report when they have time, or end.
+    sync_engine.dispose()
+
+    async def all_is_counted() -> bool:
+        nonlocal published, finished
+        rates = await overview.rates()
+        published += (rates.published or 0) * rates.seconds
+        finished += (rates.finished or 0) * rates.seconds
+        return (round(published), round(finished)) == (20, 5)
+
+    await eventually(all_is_counted)
+    await overview.close()

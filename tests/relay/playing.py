@@ -48,6 +48,10 @@ class Played:
         """What it has had, in order."""
         return [int(message.body) for message in self.taken]
 
+    def of_key(self, key: str) -> list[int]:
+        """The same of a key."""
+        return [int(message.body) for message in self.taken if message.key == key]
+
 
 def refuse(*numbers: int, again: bool = False) -> Callable[[RelayMessage], Result]:
     """Refuses these, and confirms the rest."""

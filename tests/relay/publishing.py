@@ -1,7 +1,10 @@
 """Publishing to the outbox, and waiting until it is empty."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+from faststream import FastStream
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tests.broker.topics.stage import Stage
@@ -13,6 +16,15 @@ async def publish(stage: Stage, *bodies: Any, queue: str = "orders", **options: 
     async with AsyncSession(stage.engine) as session, session.begin():
         for body in bodies:
             await stage.broker.publish(body, queue, session=session, **options)
+
+
+@asynccontextmanager
+async def relaying(stage: Stage, to: Any, broker: Any, *bodies: Any, **options: Any) -> AsyncIterator[None]:
+    """An application that relays a queue in which these wait."""
+    stage.broker.relay("orders", to=to)
+    await publish(stage, *bodies, **options)
+    async with FastStream(stage.broker, broker, logger=None):
+        yield
 
 
 async def is_empty(stage: Stage, queue: str = "orders") -> None:

@@ -10,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox import OutboxRouter
 from faststream_outbox._internal.outcomes.retry import ConstantRetry
 from faststream_outbox.events import Died, RelayDown, Relayed, RelayUp
-from faststream_outbox.relay import RelayMessage, Result, Sent, Unavailable
+from faststream_outbox.relay import Relay, RelayMessage, Result, Sent, Unavailable
 from tests.broker.topics.stage import Stage
 from tests.relay.playing import Played, refuse
+from tests.relay.publishing import is_empty, own_id, publish
 from tests.waiting import eventually
 
 SOON = ConstantRetry(delay_seconds=0.05)
@@ -39,16 +40,18 @@ class Source:
         async with AsyncSession(self.stage.engine) as session, session.begin():
             await self.stage.broker.publish_batch(*bodies, queue="orders", keys=keys, session=session)
 
+    async def relayed(
+        self, played: Played, *bodies: int, keys: Sequence[str | None] | None = None, **options: Any
+    ) -> Relay:
+        """A relay of these, which runs."""
+        relay = self.stage.broker.relay(**self.source, to=played, **options)
+        await self.publish(*bodies, keys=keys)
+        await self.stage.broker.start()
+        return relay
+
     async def is_done(self) -> None:
         """Wait until nothing is left to relay."""
-        if self.is_topic:
-            await self.stage.caught_up()
-            return
-
-        async def it_is_empty() -> bool:
-            return await self.stage.in_queue("orders") == []
-
-        await eventually(it_is_empty)
+        await (self.stage.caught_up() if self.is_topic else is_empty(self.stage))
 
     async def counts(self) -> list[int]:
         """Attempts, and deliveries, of what waits."""
@@ -71,23 +74,17 @@ def source(stage: Stage, request: pytest.FixtureRequest) -> Source:
 
 
 async def test_messages_are_sent_in_order_per_key_and_removed(source: Source, played: Played) -> None:
-    source.stage.broker.relay(**source.source, to=played)
-    await source.publish(*range(6), keys=KEYS)
-    await source.stage.broker.start()
+    await source.relayed(played, *range(6), keys=KEYS)
     await source.is_done()
     assert sorted(played.bodies) == [*range(6)]
     for key in "abc":
-        assert [int(message.body) for message in played.taken if message.key == key] == [
-            number for number in range(6) if KEYS[number] == key
-        ]
+        assert played.of_key(key) == [number for number in range(6) if KEYS[number] == key]
     assert all(len({message.key for message in batch}) == len(batch) for batch in played.tries)
 
 
 async def test_nothing_is_removed_before_the_confirm(source: Source, played: Played) -> None:
     played.gate = asyncio.Event()
-    relay = source.stage.broker.relay(**source.source, to=played)
-    await source.publish(1)
-    await source.stage.broker.start()
+    relay = await source.relayed(played, 1)
     await eventually(lambda: played.tries)
     assert relay.in_flight == 1
     if not source.is_topic:
@@ -103,9 +100,7 @@ async def test_what_the_broker_refuses_is_dead_with_its_words_and_its_key_goes_o
     source: Source, played: Played
 ) -> None:
     played.rule = refuse(1)
-    source.stage.broker.relay(**source.source, to=played)
-    await source.publish(0, 1, 2, 3, keys=["a", "b", "b", "c"])
-    await source.stage.broker.start()
+    await source.relayed(played, 0, 1, 2, 3, keys=["a", "b", "b", "c"])
     await eventually(lambda: sorted(played.bodies) == [0, 2, 3])
     await source.stage.witness.wait(Died)
     (said,) = await source.dead()
@@ -114,9 +109,7 @@ async def test_what_the_broker_refuses_is_dead_with_its_words_and_its_key_goes_o
 
 async def test_with_block_the_key_of_a_refused_message_waits(source: Source, played: Played) -> None:
     played.rule = refuse(1)
-    source.stage.broker.relay(**source.source, to=played, on_dead="block")
-    await source.publish(0, 1, 2, 3, keys=["a", "b", "b", "c"])
-    await source.stage.broker.start()
+    await source.relayed(played, 0, 1, 2, 3, keys=["a", "b", "b", "c"], on_dead="block")
     await source.stage.witness.wait(Died)
     await eventually(lambda: sorted(played.bodies) == [0, 3])
     await source.stage.broker.stop()
@@ -125,9 +118,7 @@ async def test_with_block_the_key_of_a_refused_message_waits(source: Source, pla
 
 async def test_what_may_be_tried_again_is_counted_and_holds_its_key(source: Source, played: Played) -> None:
     played.rule = refuse(1, again=True)
-    source.stage.broker.relay(**source.source, to=played, retry_strategy=SOON)
-    await source.publish(0, 1, 2, 3, keys=["a", "b", "b", "c"])
-    await source.stage.broker.start()
+    await source.relayed(played, 0, 1, 2, 3, keys=["a", "b", "b", "c"], retry_strategy=SOON)
 
     async def it_was_tried_twice() -> bool:
         return len([batch for batch in played.tries if 1 in [int(message.body) for message in batch]]) > 1
@@ -136,14 +127,12 @@ async def test_what_may_be_tried_again_is_counted_and_holds_its_key(source: Sour
     assert sorted(played.bodies) == [0, 3]
     played.rule = refuse()
     await source.is_done()
-    assert [int(message.body) for message in played.taken if message.key == "b"] == [1, 2]
+    assert played.of_key("b") == [1, 2]
 
 
 async def test_an_outage_is_told_once_and_nothing_is_counted(source: Source, played: Played) -> None:
     played.is_down = True
-    relay = source.stage.broker.relay(**source.source, to=played)
-    await source.publish(*range(6), keys=KEYS)
-    await source.stage.broker.start()
+    relay = await source.relayed(played, *range(6), keys=KEYS)
     await eventually(lambda: len(played.tries) > 3)
     assert relay.is_degraded
     played.is_down = False
@@ -156,9 +145,7 @@ async def test_an_outage_is_told_once_and_nothing_is_counted(source: Source, pla
 
 async def test_a_stop_during_an_outage_gives_all_back_uncounted(source: Source, played: Played) -> None:
     played.is_down = True
-    source.stage.broker.relay(**source.source, to=played)
-    await source.publish(*range(6), keys=KEYS)
-    await source.stage.broker.start()
+    await source.relayed(played, *range(6), keys=KEYS)
     await eventually(lambda: len(played.tries) > 1)
     async with asyncio.timeout(10):
         await source.stage.broker.stop()
@@ -167,8 +154,7 @@ async def test_a_stop_during_an_outage_gives_all_back_uncounted(source: Source, 
     await source.stage.broker.start()
     await source.is_done()
     for key in "abc":
-        of_key = [int(message.body) for message in played.taken if message.key == key]
-        assert of_key == sorted(of_key)
+        assert played.of_key(key) == sorted(played.of_key(key))
 
 
 async def test_what_was_taken_before_an_outage_is_settled_during_it(source: Source, played: Played) -> None:
@@ -177,9 +163,7 @@ async def test_what_was_taken_before_an_outage_is_settled_during_it(source: Sour
         return Sent()
 
     played.rule = goes_down_after
-    source.stage.broker.relay(**source.source, to=played)
-    await source.publish(0, 1, keys=["a", "a"])
-    await source.stage.broker.start()
+    await source.relayed(played, 0, 1, keys=["a", "a"])
     await source.stage.witness.wait(Relayed, sent=1)
     await source.stage.witness.wait(RelayDown)
     played.is_down, played.rule = False, refuse()
@@ -194,14 +178,12 @@ async def test_what_a_broker_does_not_take_while_it_takes_others_is_put_off(sour
         return Unavailable(ConnectionError("no leader")) if message.key == "b" and is_down else Sent()
 
     played.rule = rule
-    source.stage.broker.relay(**source.source, to=played)
-    await source.publish(*range(6), keys=KEYS)
-    await source.stage.broker.start()
+    await source.relayed(played, *range(6), keys=KEYS)
     await eventually(lambda: sorted(played.bodies) == [0, 2, 4, 5])
     await eventually(lambda: len(played.tries) > 3)
     is_down = False
     await source.is_done()
-    assert [int(message.body) for message in played.taken if message.key == "b"] == [1, 3]
+    assert played.of_key("b") == [1, 3]
     assert source.stage.witness.of(Died) == []
 
 
@@ -210,9 +192,7 @@ async def test_a_transport_that_raises_loses_nothing(source: Source, played: Pla
         raise RuntimeError("a mistake")
 
     played.rule = rule
-    source.stage.broker.relay(**source.source, to=played)
-    await source.publish(1, 2)
-    await source.stage.broker.start()
+    await source.relayed(played, 1, 2)
     down = await source.stage.witness.wait(RelayDown)
     assert str(down.error) == "a mistake"
     played.rule = refuse()
@@ -221,9 +201,7 @@ async def test_a_transport_that_raises_loses_nothing(source: Source, played: Pla
 
 
 async def test_without_order_all_go_together(source: Source, played: Played) -> None:
-    source.stage.broker.relay(**source.source, to=played, ordered=False)
-    await source.publish(*range(6), keys=["a"] * 6)
-    await source.stage.broker.start()
+    await source.relayed(played, *range(6), keys=["a"] * 6, ordered=False)
     await source.is_done()
     assert [len(batch) for batch in played.tries] == [6]
 
@@ -239,8 +217,7 @@ async def test_messages_of_a_topic_without_a_key_have_an_order(stage: Stage, pla
 
 async def test_messages_of_a_queue_without_a_key_go_together(stage: Stage, played: Played) -> None:
     stage.broker.relay("orders", to=played)
-    async with AsyncSession(stage.engine) as session, session.begin():
-        await stage.broker.publish_batch(*range(4), queue="orders", session=session)
+    await publish(stage, *range(4))
     await stage.broker.start()
     await eventually(lambda: len(played.taken) == 4)
     assert [len(batch) for batch in played.tries] == [4]
@@ -250,8 +227,7 @@ async def test_a_transport_is_started_again_until_it_works_and_stopped_once(stag
     played.fails_to_start = 2
     relay = stage.broker.relay("orders", to=played)
     await stage.broker.start()
-    async with AsyncSession(stage.engine) as session, session.begin():
-        await stage.broker.publish(1, "orders", session=session)
+    await publish(stage, 1)
     await eventually(lambda: played.taken)
     assert not relay.is_degraded
     await stage.broker.stop()
@@ -265,23 +241,19 @@ async def test_a_routers_relay_has_its_prefix(stage: Stage, played: Played) -> N
     stage.broker.include_router(router)
     assert [relay.queues for relay in stage.broker.relays] == [("shop-orders",)]
     await stage.broker.start()
-    async with AsyncSession(stage.engine) as session, session.begin():
-        await stage.broker.publish(1, "shop-orders", session=session)
+    await publish(stage, 1, queue="shop-orders")
     await eventually(lambda: played.taken)
 
 
 async def test_a_message_says_all_that_it_is(stage: Stage, played: Played) -> None:
     stage.broker.relay("orders", to=played)
     headers = {"traceparent": "00-1-2-01", "tenant": 7, "reply_to": "answers"}
-    async with AsyncSession(stage.engine) as session, session.begin():
-        await stage.broker.publish(
-            {"id": 1}, "orders", headers=headers, correlation_id="cor-1", key="k", session=session
-        )
-    (row,) = await stage.sql(f"select message_id from {stage.table.name}")
+    await publish(stage, {"id": 1}, headers=headers, correlation_id="cor-1", key="k")
+    message_id = await own_id(stage)
     await stage.broker.start()
     await eventually(lambda: played.taken)
     (message,) = played.taken
-    assert (message.id, message.correlation_id, message.key) == (str(row["message_id"]), "cor-1", "k")
+    assert (message.id, message.correlation_id, message.key) == (message_id, "cor-1", "k")
     assert (message.body, message.content_type, message.reply_to) == (b'{"id":1}', "application/json", "answers")
     assert message.headers == {"traceparent": "00-1-2-01", "tenant": 7}
     assert message.text_headers() == {"traceparent": "00-1-2-01", "tenant": "7"}

@@ -102,17 +102,10 @@ async def test_entries_have_fates_of_their_own(stage: Stage) -> None:
     class Client:
         async def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
             fates = {"2": ("InvalidMessageContents", True), "3": ("InternalError", False)}
-            failed = [
-                {
-                    "Id": entry["Id"],
-                    "Code": fates[entry["MessageBody"]][0],
-                    "SenderFault": fates[entry["MessageBody"]][1],
-                }
-                for entry in Entries
-                if entry["MessageBody"] in fates
-            ]
-            taken.extend(entry["MessageBody"] for entry in Entries if entry["MessageBody"] not in fates)
-            return {"Failed": failed}
+            bodies = {entry["Id"]: entry["MessageBody"] for entry in Entries}
+            taken.extend(body for body in bodies.values() if body not in fates)
+            failed = [(id_, *fates[body]) for id_, body in bodies.items() if body in fates]
+            return {"Failed": [{"Id": id_, "Code": code, "SenderFault": ours} for id_, code, ours in failed]}
 
     taken: list[str] = []
     await publish(stage, 1, 2, 3)

@@ -23,6 +23,16 @@ async def publish(stage: Stage, source: dict[str, Any], *bodies: int, **options:
         await stage.broker.publish_batch(*bodies, **where, session=session, **options)
 
 
+async def waiting(stage: Stage, *bodies: int) -> None:
+    """A relay of a queue that does not run, and what waits for it."""
+    stage.broker.relay("orders", to=Played())
+    await publish(stage, QUEUE, *bodies)
+
+
+async def oldest(stage: Stage) -> float | None:
+    return (await status(stage))[0].oldest_seconds
+
+
 async def status(stage: Stage) -> list[RelayStatus]:
     return await stage.broker.relay_status()
 
@@ -101,42 +111,36 @@ async def test_group_that_begins_with_what_comes_has_nothing_to_tell_before(stag
 
 
 async def test_relay_that_does_not_run_is_told_with_the_age_of_what_waits(stage: Stage) -> None:
-    stage.broker.relay("orders", to=Played())
-    await publish(stage, QUEUE, 1)
+    await waiting(stage, 1)
     assert (await status(stage))[0].circuit == "stopped"
     assert await grows(stage, 0)
 
 
 async def test_message_that_is_tried_again_is_as_old_as_its_first_attempt(stage: Stage) -> None:
     """Another one that is due comes before it."""
-    stage.broker.relay("orders", to=Played())
-    await publish(stage, QUEUE, 1)
+    await waiting(stage, 1)
     await stage.sql(
         f"update {stage.table.name} set first_attempt_at = now() - interval '1 hour', attempts_count = 1,"
         " next_attempt_at = now() + interval '1 hour'"
     )
     await publish(stage, QUEUE, 2)
-    assert ((await status(stage))[0].oldest_seconds or 0.0) >= 3600
+    assert (await oldest(stage) or 0.0) >= 3600
 
 
 async def test_what_is_not_due_or_out_of_reach_is_no_delay(stage: Stage) -> None:
-    stage.broker.relay("orders", to=Played())
-    await publish(stage, QUEUE, 1, 2)
-    rows = await stage.sql(f"select id from {stage.table.name} order by id")
-    later, apart = (row["id"] for row in rows)
-    await stage.sql(f"update {stage.table.name} set next_attempt_at = now() + interval '1 hour' where id = {later}")
-    await stage.sql(
-        f"update {stage.table.name} set next_attempt_at = 'infinity', first_attempt_at = now() where id = {apart}"
-    )
-    assert (await status(stage))[0].oldest_seconds == 0.0
+    await waiting(stage, 1, 2)
+    change = f"update {stage.table.name} set next_attempt_at ="
+    later, apart = (row["id"] for row in await stage.sql(f"select id from {stage.table.name} order by id"))
+    await stage.sql(f"{change} now() + interval '1 hour' where id = {later}")
+    await stage.sql(f"{change} 'infinity', first_attempt_at = now() where id = {apart}")
+    assert await oldest(stage) == 0.0
 
 
 async def test_keys_and_priorities_count_alike(stage: Stage) -> None:
-    stage.broker.relay("orders", to=Played())
-    await publish(stage, QUEUE, 1)
+    await waiting(stage, 1)
     await publish(stage, QUEUE, 2, keys=["k"], priority=7)
     await stage.sql(f"update {stage.table.name} set next_attempt_at = now() - interval '1 hour' where key is not null")
-    assert ((await status(stage))[0].oldest_seconds or 0.0) >= 3600
+    assert (await oldest(stage) or 0.0) >= 3600
 
 
 async def test_deferred_message_of_a_topic_is_not_relayed_yet(stage: Stage) -> None:

@@ -37,7 +37,6 @@ def message(body: bytes = b'{"id":1}', content_type: str | None = "application/j
 def test_binary_has_attributes_as_headers_of_the_protocols_prefix() -> None:
     for transport, prefix in (("nats", "ce-"), ("kafka", "ce_"), ("rabbit", "cloudEvents_")):
         wrap = wrapping("cloudevents", transport)
-        assert wrap is not None
         event = wrap(message())
         assert event.body == message().body
         assert event.headers == {"type": "OrderPlaced"} | {f"{prefix}{name}": v for name, v in ATTRIBUTES.items()}

@@ -43,11 +43,8 @@ class TestCheck:
         assert set(found) == {"where", "problem", "fix", "is_fatal"}
 
     def test_of_an_empty_database_is_nothing(self, stage: Stage) -> None:
-        stage.sql("create schema cli_empty")
-        try:
+        with stage.schema("cli_empty"):
             assert "schema print" in stage.run("schema", "check", "--schema", "cli_empty", code=4).err
-        finally:
-            stage.sql("drop schema cli_empty")
 
 
 class TestUpgrade:
@@ -69,14 +66,10 @@ class TestUpgrade:
     def test_makes_what_is_named_and_missing(self, stage: Stage) -> None:
         for driver in ("postgresql+asyncpg", "postgresql+psycopg"):
             dsn = stage.url.set(drivername=driver).render_as_string(hide_password=False)
-            stage.sql("create schema cli_new")
-            try:
-                where = ["--schema", "cli_new", "--table", "50%", "--dlq-table", "50%_dlq", "--dsn", dsn]
-                with case(driver):
-                    done = stage.json("schema", "upgrade", "--apply", "--yes", *where)
-                    assert (len(done["differences"]), done["left"]) == (2, [])
-            finally:
-                stage.sql("drop schema cli_new cascade")
+            where = ["--schema", "cli_new", "--table", "50%", "--dlq-table", "50%_dlq", "--dsn", dsn]
+            with case(driver), stage.schema("cli_new"):
+                done = stage.json("schema", "upgrade", "--apply", "--yes", *where)
+                assert (len(done["differences"]), done["left"]) == (2, [])
 
     def test_without_a_terminal_wants_to_be_told(self, stage: Stage) -> None:
         stage.sql("drop index outbox_claim_idx")

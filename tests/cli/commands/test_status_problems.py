@@ -1,13 +1,20 @@
-"""What `status` and `tail` make of the numbers of queues and groups."""
+"""What `status` and `tail` make of the numbers of queues and groups, and how processes are shown."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from faststream_outbox._internal.cli.commands.status import Limits, group_grid, problems, queue_grid
+from faststream_outbox._internal.cli.commands.status import (
+    Limits,
+    group_grid,
+    problems,
+    process_grid,
+    process_named,
+    queue_grid,
+)
 from faststream_outbox._internal.cli.commands.tail import change_lines, changed
 from faststream_outbox._internal.cli.printing import plain
 from faststream_outbox._internal.log.admin.groups import GroupStatus
-from faststream_outbox.overview import QueueStatus
+from faststream_outbox.overview import Process, QueueStatus
 from tests.cases import case
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
@@ -15,14 +22,12 @@ QUEUE = QueueStatus("orders", 0, 0, 0, 0, 0.0, is_paused=False, is_estimate=Fals
 GROUP = GroupStatus(
     "billing", "shop", 1, 256, None, NOW, 0, 0, 0, has_more=False, messages=0, seconds=0.0, is_estimate=False
 )
+PROCESS = Process("c1af7b08", "web-1", 42, ("claim", "settle"), (7, 8), datetime(2026, 11, 17, tzinfo=UTC), 3, 0)
 
 
-def found(queue: QueueStatus, limits: Limits | None = None) -> list[tuple[str, str]]:
-    return [(each.severity, each.detail) for each in problems([queue], [], limits or Limits())]
-
-
-def found_of(group: GroupStatus, limits: Limits | None = None) -> list[tuple[str, str]]:
-    return [(each.severity, each.detail) for each in problems([], [group], limits or Limits())]
+def found(one: QueueStatus | GroupStatus, limits: Limits | None = None) -> list[tuple[str, str]]:
+    given = ([one], []) if isinstance(one, QueueStatus) else ([], [one])
+    return [(each.severity, each.detail) for each in problems(*given, limits or Limits())]  # type: ignore[arg-type]
 
 
 def test_of_a_queue() -> None:
@@ -43,9 +48,9 @@ def test_limits_make_it_critical() -> None:
     assert [severity for severity, _ in found(old, Limits(timedelta(minutes=1), 1))] == ["critical", "critical"]
     assert [severity for severity, _ in found(old, Limits(timedelta(minutes=3), 2))] == ["warning", "warning"]
     behind = replace(GROUP, messages=5, seconds=120.0, parked=2)
-    assert [severity for severity, _ in found_of(behind, Limits(timedelta(minutes=1), None, 1))] == ["critical"] * 2
+    assert [severity for severity, _ in found(behind, Limits(timedelta(minutes=1), None, 1))] == ["critical"] * 2
     paused = replace(behind, paused_since=NOW)
-    assert found_of(paused, Limits(timedelta(minutes=1)))[0] == ("critical", "paused since 2026-11-17 00:00:00Z")
+    assert found(paused, Limits(timedelta(minutes=1)))[0] == ("critical", "paused since 2026-11-17 00:00:00Z")
 
 
 def test_of_a_group() -> None:
@@ -59,7 +64,7 @@ def test_of_a_group() -> None:
         (replace(GROUP, parked=1200), [("warning", "1,200 parked")]),
     ):
         with case(group):
-            assert found_of(group) == expected
+            assert found(group) == expected
 
 
 def test_the_worst_comes_first() -> None:
@@ -91,3 +96,16 @@ def test_only_what_changed_is_a_line() -> None:
     ]
     (line,) = change_lines([(GROUP, replace(GROUP, messages=2))], NOW)
     assert plain(line).endswith("group 'billing' of 'shop'  unread 2 (+2)  members 1  retrying 0  parked 0")
+
+
+def test_each_process_is_a_row() -> None:
+    row = plain(process_grid([PROCESS])).splitlines()[1].split("  ")
+    assert [part.strip() for part in row if part.strip()] == [
+        *("c1af7b08", "-", "web-1", "42", "claim, settle", "3", "0", "2026-11-17 00:00:00Z", "7 8")
+    ]
+
+
+def test_process_may_have_gone() -> None:
+    assert process_named(PROCESS, "c1af7b08") == "c1af7b08 (pid 42 on web-1)"
+    assert process_named(None, "c1af7b08") == "c1af7b08 (not connected any more)"
+    assert process_named(None, None) is None

@@ -202,14 +202,26 @@ def test_a_database_that_cannot_be_is_said_in_a_line(stage: Stage) -> None:
                 assert len(printed.err) < LONGEST
 
 
+LINES = st.sampled_from(ALL).flatmap(lines)
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_every_command_ends_in_a_known_way(data: st.DataObject, filled: Filled) -> None:
-    filled.run(*data.draw(lines(data.draw(st.sampled_from(ALL)))))
+@given(line=LINES)
+def test_every_command_ends_in_a_known_way(line: list[str], filled: Filled) -> None:
+    filled.run(*line)
 
 
 @pytest.mark.soak
 @settings(max_examples=4000, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_every_command_ends_in_a_known_way_at_length(data: st.DataObject, filled: Filled) -> None:
-    filled.run(*data.draw(lines(data.draw(st.sampled_from(ALL)))))
+@given(line=LINES)
+def test_every_command_ends_in_a_known_way_at_length(line: list[str], filled: Filled) -> None:
+    filled.run(*line)
+
+
+def test_a_stranger_s_names_are_harmless_wherever_they_are_shown(stage: Stage) -> None:
+    hostile = "\x1b]0;x\x07[bold]\u202e\n"
+    stage.bury(1, queue=hostile, error=hostile)
+    stage.topic(group=hostile, keys=[hostile], parks=True)
+    for arguments in (["dead", "list"], ["dead", "groups"], ["dead", "show", "1"], ["parked", "list"]):
+        for json in ([], ["--json"]):
+            assert UNSEEN.search(stage.run(*arguments, *json).said) is None

@@ -89,7 +89,6 @@ class TestCtrlC:
 
     def test_ends_a_tail(self, stage: Stage) -> None:
         running = command(stage, "tail", "--json", stdout=subprocess.PIPE)
-        assert running.stdout is not None
         running.stdout.readline()
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=PATIENCE)
@@ -132,8 +131,6 @@ def test_a_reader_that_goes_away_is_no_traceback(stage: Stage) -> None:
     running = command(
         stage, "peek", "orders", "--limit", "300", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert running.stdout is not None
-    assert running.stderr is not None
     running.stdout.read(1)
     running.stdout.close()
     err = running.stderr.read()

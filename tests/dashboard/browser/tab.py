@@ -2,11 +2,8 @@
 
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
 
 WIDE, NARROW = (1440, 900), (360, 780)
 PATIENCE_MS = 30_000
@@ -15,7 +12,7 @@ PATIENCE_MS = 30_000
 class Tab:
     """A page, and what the browser had to complain about."""
 
-    def __init__(self, page: "Page", base: str) -> None:
+    def __init__(self, page: Any, base: str) -> None:
         self.page = page
         self.base = base
         self.complaints: list[str] = []
@@ -48,7 +45,7 @@ class Tab:
 
 
 @contextlib.asynccontextmanager
-async def opened(browser: "Browser", base: str, size: tuple[int, int] = WIDE, **options: Any) -> AsyncGenerator[Tab]:
+async def opened(browser: Any, base: str, size: tuple[int, int] = WIDE, **options: Any) -> AsyncGenerator[Tab]:
     """A tab of its own, without the cookies of others."""
     context = await browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
     try:

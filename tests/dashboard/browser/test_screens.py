@@ -1,18 +1,15 @@
 """Every screen in a real browser: drawn without complaint, at both sizes and in both schemes, and escaped."""
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from tests.dashboard.browser.tab import NARROW, WIDE, opened
+from tests.dashboard.browser.tab import NARROW, WIDE, Tab, opened
 from tests.dashboard.place import Place, Words
 from tests.dashboard.promises.test_screens import ODD, SCRIPT, every_page
 from tests.dashboard.served import served
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +33,7 @@ HEADINGS = "() => [...document.querySelectorAll('h1')].map(element => element.te
         pytest.param(NARROW, "light", marks=pytest.mark.soak, id="narrow-light"),
     ],
 )
-async def test_every_screen_is_drawn(browser: "Browser", place: Place, size: tuple[int, int], scheme: str) -> None:
+async def test_every_screen_is_drawn(browser: Any, place: Place, size: tuple[int, int], scheme: str) -> None:
     async with served(place.dashboard()) as base, opened(browser, base, size, color_scheme=scheme) as tab:
         for path, given in every_page(place):
             if path == "/history":
@@ -50,7 +47,7 @@ async def test_every_screen_is_drawn(browser: "Browser", place: Place, size: tup
         assert tab.complaints == []
 
 
-async def test_markup_of_strangers_is_text(browser: "Browser", empty: Place) -> None:
+async def test_markup_of_strangers_is_text(browser: Any, empty: Place) -> None:
     for evil in (ODD, SCRIPT):
         short = {"queue": evil[:250], "uri": f"x/{quote(evil[:60], safe='')}"}
         await empty.fill(Words(**{each.name: short.get(each.name, evil) for each in fields(Words)}))
@@ -64,18 +61,16 @@ async def test_markup_of_strangers_is_text(browser: "Browser", empty: Place) -> 
         assert tab.complaints == []
 
 
-async def test_charts_are_drawn_in_the_colours_of_the_page(browser: "Browser", place: Place) -> None:
-    async with served(place.dashboard()) as base, opened(browser, base) as tab:
-        await tab.open("/")
-        await tab.page.locator("#charts[data-points]").wait_for()
-        assert await tab.page.locator(".chart canvas").count() == 4
-        await tab.page.keyboard.press("c")
-        await tab.page.locator("html[data-theme=light]").wait_for()
-        assert await tab.page.locator(".chart canvas").count() == 4
-        assert tab.complaints == []
+async def test_charts_are_drawn_in_the_colours_of_the_page(tab: Tab) -> None:
+    await tab.open("/")
+    await tab.page.locator("#charts[data-points]").wait_for()
+    assert await tab.page.locator(".chart canvas").count() == 4
+    await tab.page.keyboard.press("c")
+    await tab.page.locator("html[data-theme=light]").wait_for()
+    assert await tab.page.locator(".chart canvas").count() == 4
 
 
-async def test_screens_can_be_read_without_scripts(browser: "Browser", place: Place) -> None:
+async def test_screens_can_be_read_without_scripts(browser: Any, place: Place) -> None:
     async with served(place.dashboard()) as base, opened(browser, base, java_script_enabled=False) as tab:
         await tab.open("/queues")
         await tab.press("Pause orders")

@@ -14,9 +14,14 @@ from faststream_outbox._internal.dashboard.rendering import assets
 from faststream_outbox._internal.dashboard.screens import FORMS, SCREENS
 from faststream_outbox.dashboard import Action, Audit, BasicAuth, User
 from tests.dashboard.place import Place
-from tests.dashboard.visitor import BASE, FORM, visiting
+from tests.dashboard.visitor import BASE, FORM, Visitor, visiting
 
 PASSWORD = "correct horse"
+OUTSIDE = [
+    "/static/../dashboard.py", "/static/%2e%2e/dashboard.py", "/static/..%2fdashboard.py", "/static//etc/passwd",
+    "/static/....//dashboard.py", "/static/vendor/../../auth.py", "/static/", "/static/colours.css/", "/static/%00",
+    "//etc/passwd", "/static\\..\\auth.py",
+]  # fmt: skip
 
 
 async def test_nobody_comes_in_without_credentials(empty: Place) -> None:
@@ -46,58 +51,35 @@ async def test_auth_may_be_async_and_may_redirect(empty: Place) -> None:
         assert (await visitor.client.get("/", headers={"x-user": "1"})).status_code == 200
 
 
-async def test_every_answer_carries_the_policy(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        answers = [await visitor.get(path) for path in [*SCREENS, *assets(), "/nowhere"]]
-        answers.append(await visitor.client.post("/queues/pause", headers=FORM))
-        for answer in answers:
-            policy = answer.headers["content-security-policy"]
-            assert "default-src 'none'" in policy
-            assert "script-src 'self';" in policy
-            assert "style-src 'self';" in policy
-            assert "frame-ancestors 'none'" in policy
-            assert "unsafe" not in policy
-            assert answer.headers["x-frame-options"] == "DENY"
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            assert answer.headers["referrer-policy"] == "no-referrer"
-        kept = {str(answer.url.path) for answer in answers if answer.headers["cache-control"] != "no-store"}
-        assert kept == set(assets())
+async def test_every_answer_carries_the_policy(visitor: Visitor) -> None:
+    answers = [await visitor.get(path) for path in [*SCREENS, *assets(), "/nowhere"]]
+    answers.append(await visitor.client.post("/queues/pause", headers=FORM))
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        for part in ("default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'"):
+            assert part in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    kept = {str(answer.url.path) for answer in answers if answer.headers["cache-control"] != "no-store"}
+    assert kept == set(assets())
 
 
-async def test_pages_have_no_inline_script_or_style(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        for path in SCREENS:
-            text = (await visitor.get(path)).text.lower()
-            assert "<style" not in text, path
-            assert " style=" not in text, path
-            assert "<script>" not in text, path
-            assert "javascript:" not in text, path
-            assert " onclick=" not in text, path
-            assert "http://" not in text.replace(BASE, ""), path
+async def test_pages_have_no_inline_script_or_style(visitor: Visitor) -> None:
+    for path in SCREENS:
+        text = (await visitor.get(path)).text.lower()
+        for inline in ("<style", " style=", "<script>", "javascript:", " onclick="):
+            assert inline not in text, (path, inline)
+        assert "http://" not in text.replace(BASE, ""), path
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../dashboard.py",
-        "/static/%2e%2e/dashboard.py",
-        "/static/..%2fdashboard.py",
-        "/static//etc/passwd",
-        "/static/....//dashboard.py",
-        "/static/vendor/../../auth.py",
-        "/static/",
-        "/static/colours.css/",
-        "/static/%00",
-        "//etc/passwd",
-        "/static\\..\\auth.py",
-    ],
-)
-async def test_static_files_are_those_of_the_folder(empty: Place, path: str) -> None:
+async def test_static_files_are_those_of_the_folder(empty: Place) -> None:
     async with visiting(empty.dashboard()) as visitor:
-        # As it stands: httpx would make the path shorter.
-        url = httpx.URL(BASE).copy_with(raw_path=path.encode())
-        answer = await visitor.client.get(url)
-        assert answer.status_code == 404
+        for path in OUTSIDE:
+            # As it stands: httpx would make the path shorter.
+            url = httpx.URL(BASE).copy_with(raw_path=path.encode())
+            assert (await visitor.client.get(url)).status_code == 404, path
 
 
 async def test_static_files_are_kept_by_browsers(empty: Place) -> None:
@@ -116,21 +98,23 @@ async def pause(visitor: Any, headers: dict[str, str], **fields: str) -> int:
     return int(answer.status_code)
 
 
-async def test_forms_of_others_are_not_heard(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        token = await visitor.token()
-        form = {"content-type": FORM["content-type"]}
-        assert await pause(visitor, form | {"origin": "https://evil.example"}, csrf=token) == 403
-        assert await pause(visitor, form | {"origin": BASE, "sec-fetch-site": "cross-site"}, csrf=token) == 403
-        assert await pause(visitor, form, csrf=token) == 403
-        assert await pause(visitor, FORM) == 403
-        assert await pause(visitor, FORM, csrf="x" * 43) == 403
-        assert await pause(visitor, FORM | {"content-type": "text/plain"}, csrf=token) == 415
-        assert await pause(visitor, FORM | {"content-type": "application/json"}, csrf=token) == 415
-        assert (await visitor.get("/queues/pause", queue="orders", csrf=token)).status_code == 405
-        assert await place.paused() == []
-        assert await pause(visitor, FORM, csrf=token) == 303
-        assert await pause(visitor, {**FORM, "x-csrf-token": token}) == 303
+async def test_forms_of_others_are_not_heard(place: Place, visitor: Visitor) -> None:
+    bare = {"content-type": FORM["content-type"]}
+    token = await visitor.token()
+    for status, headers, given in (
+        (403, bare | {"origin": "https://evil.example"}, token),
+        (403, FORM | {"sec-fetch-site": "cross-site"}, token),
+        (403, bare, token),
+        (403, FORM, "x" * 43),
+        (415, FORM | {"content-type": "text/plain"}, token),
+        (415, FORM | {"content-type": "application/json"}, token),
+    ):
+        assert await pause(visitor, headers, csrf=given) == status, (headers, given)
+    assert await pause(visitor, FORM) == 403
+    assert (await visitor.get("/queues/pause", queue="orders", csrf=token)).status_code == 405
+    assert await place.paused() == []
+    assert await pause(visitor, FORM, csrf=token) == 303
+    assert await pause(visitor, {**FORM, "x-csrf-token": token}) == 303
 
 
 async def test_forms_have_a_size(empty: Place) -> None:
@@ -154,7 +138,6 @@ async def test_cookies_are_for_nobody_else(empty: Place) -> None:
 
 async def test_one_time_token_opens_the_dashboard_once(empty: Place) -> None:
     dashboard = empty.dashboard(auth=None)
-    assert dashboard.one_time is not None
     token = dashboard.one_time.token
     async with visiting(dashboard) as visitor:
         assert (await visitor.get()).status_code == 401
@@ -169,21 +152,17 @@ async def test_one_time_token_opens_the_dashboard_once(empty: Place) -> None:
 
 async def test_open_dashboard_is_not_for_other_machines(empty: Place) -> None:
     dashboard = empty.dashboard(auth=None)
-    assert dashboard.one_time is not None
-    async with visiting(dashboard, client="192.0.2.9") as visitor:
-        assert (await visitor.get(token=dashboard.one_time.token)).status_code == 403
-    async with visiting(dashboard, base="http://evil.example") as visitor:
-        assert (await visitor.get(token=dashboard.one_time.token)).status_code == 403
-    async with visiting(dashboard, headers={"x-forwarded-for": "192.0.2.9"}) as visitor:
-        assert (await visitor.get(token=dashboard.one_time.token)).status_code == 403
+    ways: list[dict[str, Any]] = [{"client": "192.0.2.9"}, {"base": "http://evil.example"}]
+    for way in [*ways, {"headers": {"x-forwarded-for": "192.0.2.9"}}]:
+        async with visiting(dashboard, **way) as visitor:
+            assert (await visitor.get(token=dashboard.one_time.token)).status_code == 403, way
 
 
 async def test_read_only_dashboard_acts_on_nothing(place: Place) -> None:
     heard: list[Audit] = []
     async with visiting(place.dashboard(read_only=True, on_action=heard.append)) as visitor:
-        text = "".join(
-            [await visitor.page(path) for path in ("/", "/queues", "/failures", "/timers", "/groups", "/keys")]
-        )
+        paths = ("/", "/queues", "/failures", "/timers", "/groups", "/keys")
+        text = "".join([await visitor.page(path) for path in paths])
         assert 'method="post"' not in text
         assert "read-only" in text
         for path in FORMS:
@@ -234,13 +213,11 @@ async def test_actions_are_audited(place: Place, caplog: pytest.LogCaptureFixtur
     assert all("\n" not in line.getMessage() for line in lines)
 
 
-@pytest.mark.parametrize(
-    "back", ["https://evil.example/", "//evil.example", "/\\evil.example", "/a\r\nx: y", "", "javascript:x"]
-)
-async def test_forms_lead_back_to_our_pages_only(place: Place, back: str) -> None:
-    async with visiting(place.dashboard()) as visitor:
+async def test_forms_lead_back_to_our_pages_only(visitor: Visitor) -> None:
+    elsewhere = ("https://evil.example/", "//evil.example", "/\\evil.example", "/a\r\nx: y", "", "javascript:x")
+    for back in elsewhere:
         answer = await visitor.post("/queues/pause", follow=False, queue="orders", back=back)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/"), back
 
 
 async def test_screens_that_do_not_exist(empty: Place) -> None:

@@ -10,7 +10,7 @@ from faststream_outbox import OutboxBroker
 from faststream_outbox._internal.dashboard.screens import SCREENS
 from faststream_outbox.dashboard import hide_fields
 from tests.dashboard.place import Place, Words
-from tests.dashboard.visitor import visiting
+from tests.dashboard.visitor import Visitor, visiting
 from tests.waiting import eventually
 
 SCRIPT = "<script>alert(1)</script>"
@@ -67,20 +67,19 @@ async def test_empty_screens_say_so(empty: Place) -> None:
             assert words in await visitor.page(path), path
 
 
-async def test_screens_show_what_there_is(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        pages = {(path, *given): await visitor.page(path, **given) for path, given in every_page(place)}
-        assert "Not answered" not in "".join(pages.values())
-        assert {path for path, *_ in pages} == set(SCREENS) - {"/find", "/relays"}
-        assert "CardDeclined" in pages["/failures",]
-        letter = pages["/message", "letter"]
-        for words in ("insufficient funds", "Traceback (most recent call last)", "a chair", "customer-7", "4242"):
-            assert words in letter
-        assert "leased" in pages["/message", "id"]
-        assert "reminder-7" in pages["/timers",]
-        assert "invoices/1" in pages["/keys",]
-        assert "a chair" in pages["/parked", "group", "uri", "position"]
-        assert "0–255" in pages["/group", "group", "uri"]
+async def test_screens_show_what_there_is(place: Place, visitor: Visitor) -> None:
+    pages = {(path, *given): await visitor.page(path, **given) for path, given in every_page(place)}
+    assert "Not answered" not in "".join(pages.values())
+    assert {path for path, *_ in pages} == set(SCREENS) - {"/find", "/relays"}
+    assert "CardDeclined" in pages["/failures",]
+    letter = pages["/message", "letter"]
+    for words in ("insufficient funds", "Traceback (most recent call last)", "a chair", "customer-7", "4242"):
+        assert words in letter
+    assert "leased" in pages["/message", "id"]
+    assert "reminder-7" in pages["/timers",]
+    assert "invoices/1" in pages["/keys",]
+    assert "a chair" in pages["/parked", "group", "uri", "position"]
+    assert "0–255" in pages["/group", "group", "uri"]
 
 
 @pytest.mark.slow
@@ -103,14 +102,13 @@ async def test_everything_that_strangers_write_is_escaped(empty: Place) -> None:
         assert "<script>alert" not in (await visitor.get("/find", q=SCRIPT)).text
 
 
-async def test_names_of_applications_are_escaped(place: Place) -> None:
+async def test_names_of_applications_are_escaped(place: Place, visitor: Visitor) -> None:
     async with place.engine.connect() as connection:
         await connection.execute(text("select set_config('application_name', :name, false)"), {"name": SCRIPT})
         name = f"faststream-outbox {SCRIPT}"
         await connection.execute(text("select set_config('application_name', :name, false)"), {"name": name[:63]})
-        async with visiting(place.dashboard()) as visitor:
-            for path in ("/workers", "/groups", "/health"):
-                assert "<script>alert" not in await visitor.page(path)
+        for path in ("/workers", "/groups", "/health"):
+            assert "<script>alert" not in await visitor.page(path)
         await connection.rollback()
 
 
@@ -140,33 +138,31 @@ async def test_trace_is_linked(place: Place) -> None:
         assert 'rel="noreferrer noopener"' in page
 
 
-async def test_search_leads_to_messages_queues_and_keys(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        for typed, target in (
-            (str(place.message_id), f"/message?id={place.message_id}"),
-            ("orders", "/queue?name=orders"),
-            ("rder", "/queues?q=rder"),
-            ("customer-7", "/failures?key=customer-7"),
-        ):
-            answer = await visitor.get("/find", q=typed)
-            assert (answer.status_code, answer.headers["location"]) == (303, target)
+async def test_search_leads_to_messages_queues_and_keys(place: Place, visitor: Visitor) -> None:
+    for typed, target in (
+        (str(place.message_id), f"/message?id={place.message_id}"),
+        ("orders", "/queue?name=orders"),
+        ("rder", "/queues?q=rder"),
+        ("customer-7", "/failures?key=customer-7"),
+    ):
+        answer = await visitor.get("/find", q=typed)
+        assert (answer.status_code, answer.headers["location"]) == (303, target)
 
 
-async def test_what_is_not_there_is_said(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        for path, given, status in (
-            ("/message", {}, 400),
-            ("/message", {"id": "x"}, 400),
-            ("/message", {"id": 10**15}, 404),
-            ("/message", {"letter": 10**15}, 404),
-            ("/queue", {}, 400),
-            ("/group", {"group": "nobody"}, 404),
-            ("/parked", {"group": "billing", "uri": "invoices", "position": 10**9}, 404),
-            ("/parked", {"group": "billing", "position": "x"}, 400),
-            ("/replays", {"id": "x"}, 404),
-            ("/relays", {}, 404),
-        ):
-            assert (await visitor.get(path, **given)).status_code == status, path
+async def test_what_is_not_there_is_said(visitor: Visitor) -> None:
+    for path, given, status in (
+        ("/message", {}, 400),
+        ("/message", {"id": "x"}, 400),
+        ("/message", {"id": 10**15}, 404),
+        ("/message", {"letter": 10**15}, 404),
+        ("/queue", {}, 400),
+        ("/group", {"group": "nobody"}, 404),
+        ("/parked", {"group": "billing", "uri": "invoices", "position": 10**9}, 404),
+        ("/parked", {"group": "billing", "position": "x"}, 400),
+        ("/replays", {"id": "x"}, 404),
+        ("/relays", {}, 404),
+    ):
+        assert (await visitor.get(path, **given)).status_code == status, path
 
 
 async def test_dashboard_of_queues_alone(place: Place) -> None:
@@ -205,15 +201,14 @@ async def test_dashboard_of_a_broker_shows_its_relays(place: Place) -> None:
         assert "stopped" in page
 
 
-async def test_charts_have_data_after_a_visit(place: Place) -> None:
-    async with visiting(place.dashboard()) as visitor:
-        await visitor.page("/")
+async def test_charts_have_data_after_a_visit(visitor: Visitor) -> None:
+    await visitor.page("/")
 
-        async def drawn() -> bool:
-            history = (await visitor.get("/history")).json()
-            return bool(history["at"]) and history["dead"][-1] == 1
+    async def drawn() -> bool:
+        history = (await visitor.get("/history")).json()
+        return bool(history["at"]) and history["dead"][-1] == 1
 
-        await eventually(drawn)
+    await eventually(drawn)
 
 
 async def test_database_that_does_not_answer_is_said(empty: Place) -> None:

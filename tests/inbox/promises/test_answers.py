@@ -1,5 +1,7 @@
 """A request that comes again gets the same answer, from every broker; nobody hears of what is not committed."""
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,17 +19,13 @@ from faststream_outbox._internal.inbox.middleware import answer_of, response_of
 from faststream_outbox.annotations import InboxSession
 from faststream_outbox.errors import InvalidOption
 from faststream_outbox.inbox import Answer
+from tests.cases import case
 from tests.inbox.conftest import Scene
 from tests.tables import existing
 
 
 class Invoice(BaseModel):
     number: int
-
-
-def counted(make: Any) -> Any:
-    numbers = iter(range(1, 10))
-    return lambda: make(next(numbers))
 
 
 ANSWERS = {
@@ -40,34 +38,34 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
-@pytest.mark.parametrize("family", ["nats", "rabbit", "redis"])
-async def test_request_that_comes_again_gets_the_same_answer(scene: Scene, family: str, kind: str) -> None:
-    inbox = scene.inbox(keep_response=True)
-    make = counted(ANSWERS[kind])
-    broker: Any
-    options: dict[str, Any] = {"headers": {"message_id": "m1"}}
-    match family:
-        case "nats":
-            broker, test = NatsBroker(middlewares=[inbox.middleware]), TestNatsBroker
-        case "rabbit":
-            broker, test = RabbitBroker(middlewares=[inbox.middleware]), TestRabbitBroker
-            options = {"message_id": "m1"}
-        case _:
-            broker, test = RedisBroker(middlewares=[inbox.middleware]), TestRedisBroker
+FAMILIES: dict[str, tuple[Any, Any, Callable[[str], dict[str, Any]]]] = {
+    "nats": (NatsBroker, TestNatsBroker, lambda id_: {"headers": {"message_id": id_}}),
+    "rabbit": (RabbitBroker, TestRabbitBroker, lambda id_: {"message_id": id_}),
+    "redis": (RedisBroker, TestRedisBroker, lambda id_: {"headers": {"message_id": id_}}),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_request_that_comes_again_gets_the_same_answer(scene: Scene, family: str) -> None:
+    make, test, named = FAMILIES[family]
+    broker = make(middlewares=[scene.inbox(keep_response=True).middleware])
+    numbers = count(1)
 
     @broker.subscriber("orders")
-    async def bill(order: str, session: InboxSession) -> Any:
-        await scene.write(session, order)
-        return make()
+    async def bill(kind: str, session: InboxSession) -> Any:
+        await scene.write(session, kind)
+        return ANSWERS[kind](next(numbers))
 
     async with test(broker):
-        first, again = [await broker.request("chair", "orders", timeout=30.0, **options) for _ in range(2)]
-    assert (first.body, first.content_type) == (again.body, again.content_type)
-    assert await first.decode() == await again.decode()
-    assert first.headers.get("x-number") == again.headers.get("x-number") == ("1" if kind == "headers" else None)
-    assert await scene.written() == ["chair"]
-    assert scene.count(events.ResponseReplayed) == 1
+        for number, kind in enumerate(ANSWERS, start=1):
+            with case(kind):
+                first, again = [await broker.request(kind, "orders", timeout=30.0, **named(kind)) for _ in range(2)]
+                assert (first.body, first.content_type) == (again.body, again.content_type)
+                assert await first.decode() == await again.decode()
+                header = str(number) if kind == "headers" else None
+                assert first.headers.get("x-number") == again.headers.get("x-number") == header
+    assert await scene.written() == sorted(ANSWERS)
+    assert scene.count(events.ResponseReplayed) == len(ANSWERS)
 
 
 def test_content_type_of_a_response_stands_where_rabbitmq_has_it() -> None:

@@ -1,7 +1,8 @@
 """Redelivery by real brokers: NATS with JetStream, a stream of Redis, RabbitMQ, and our own outbox."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -27,6 +28,18 @@ async def nats(nats_server: NatsServer, scene: Scene) -> AsyncIterator[NatsBroke
     broker = NatsBroker(nats_server.url, logger=None, middlewares=[scene.inbox().middleware])  # type: ignore[arg-type]
     yield broker
     await broker.stop()
+
+
+def failing(scene: Scene, times: int = 1) -> Callable[[str, InboxSession], Awaitable[None]]:
+    """A handler that fails so often."""
+    failures = [ValueError("not yet")] * times
+
+    async def bill(order: str, session: InboxSession) -> None:
+        await scene.write(session, order)
+        if failures:
+            raise failures.pop()
+
+    return bill
 
 
 async def test_jetstream_delivers_again_what_was_committed_and_not_acknowledged(scene: Scene, nats: NatsBroker) -> None:
@@ -93,35 +106,22 @@ async def test_jetstream_delivers_again_while_the_first_delivery_is_being_handle
 
 
 async def test_failed_message_of_jetstream_comes_again_and_takes_effect_once(scene: Scene, nats: NatsBroker) -> None:
-    failures = [ValueError("not yet"), ValueError("not yet")]
-
-    @nats.subscriber(
+    subscribe = nats.subscriber(
         "shop.orders", stream=JStream("shop", declare=False), durable="billing", ack_policy=AckPolicy.NACK_ON_ERROR
     )
-    async def bill(order: str, session: InboxSession) -> None:
-        await scene.write(session, order)
-        if failures:
-            raise failures.pop()
+    subscribe(failing(scene, times=2))
 
     await nats.start()
     await nats.publish("chair", "shop.orders", headers={"message_id": "m1"}, stream="shop")
     await eventually(scene.written)
-    assert (failures, await scene.written()) == ([], ["chair"])
+    assert await scene.written() == ["chair"]
 
 
 async def test_stream_of_redis(scene: Scene, redis_server: RedisServer) -> None:
-    broker = RedisBroker(
-        redis_server.url,
-        logger=None,
-        middlewares=[scene.inbox().middleware],  # type: ignore[arg-type]
-    )
-    failures = [ValueError("not yet")]
-
-    @broker.subscriber(stream=StreamSub("orders", group="billing", consumer="a", polling_interval=10, min_idle_time=50))
-    async def bill(order: str, session: InboxSession) -> None:
-        await scene.write(session, order)
-        if failures:
-            raise failures.pop()
+    middlewares: Any = [scene.inbox().middleware]
+    broker = RedisBroker(redis_server.url, logger=None, middlewares=middlewares)
+    stream = StreamSub("orders", group="billing", consumer="a", polling_interval=10, min_idle_time=50)
+    broker.subscriber(stream=stream)(failing(scene))
 
     async with broker:
         await broker.connect()
@@ -139,19 +139,9 @@ async def test_stream_of_redis(scene: Scene, redis_server: RedisServer) -> None:
 @pytest.mark.slow
 async def test_rabbitmq(scene: Scene, amqp: str) -> None:
     queue = RabbitQueue(f"inbox-{uuid4()}", auto_delete=True)
-    broker = RabbitBroker(
-        amqp,
-        logger=None,
-        middlewares=[scene.inbox().middleware],
-        ack_policy=AckPolicy.NACK_ON_ERROR,  # type: ignore[arg-type]
-    )
-    failures = [ValueError("not yet")]
-
-    @broker.subscriber(queue)
-    async def bill(order: str, session: InboxSession) -> None:
-        await scene.write(session, order)
-        if failures:
-            raise failures.pop()
+    middlewares: Any = [scene.inbox().middleware]
+    broker = RabbitBroker(amqp, logger=None, middlewares=middlewares, ack_policy=AckPolicy.NACK_ON_ERROR)
+    broker.subscriber(queue)(failing(scene))
 
     async with broker:
         await broker.start()
@@ -166,14 +156,7 @@ async def test_our_own_outbox(scene: Scene, engine: AsyncEngine, builder: Engine
     """One message, delivered again because its handler failed once, and published again under the same id."""
     with existing(make_outbox_table(scene.table.metadata), builder) as table:
         broker = OutboxBroker(engine, outbox_table=table, dlq_table=None, middlewares=[scene.inbox().middleware])
-        failures = [ValueError("not yet")]
-
-        @broker.subscriber("orders", retry_strategy=ConstantRetry(delay_seconds=0.01))
-        async def bill(order: str, session: InboxSession) -> None:
-            await scene.write(session, order)
-            if failures:
-                raise failures.pop()
-
+        broker.subscriber("orders", retry_strategy=ConstantRetry(delay_seconds=0.01))(failing(scene))
         number = uuid4()
         async with broker:
             await broker.start()

@@ -43,7 +43,6 @@ def test_counters_are_summed_and_gauges_are_what_the_page_says(tmp_path: Path) -
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         running.append(process)
     registry = CollectorRegistry()

@@ -1,8 +1,9 @@
-"""Whatever becomes of a message, it is counted as that, and the gauge of running handlers returns to zero."""
+"""Whatever becomes of a message, both recorders count it as that, and the gauge of running handlers returns to zero."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from sqlalchemy import URL, text
@@ -24,8 +25,17 @@ def outbox_only(reading: Reading) -> dict[str, float]:
     return {name: value for name, value in reading.all_own().items() if name not in ignored}
 
 
-async def done(claim: Claim) -> Done:
-    return DONE
+def ending(*outcomes: Outcome | BaseException) -> Callable[[Claim], Any]:
+    """A handler that ends so, one time after the other."""
+    left = iter(outcomes)
+
+    async def handle(claim: Claim) -> Outcome:
+        outcome = next(left)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    return handle
 
 
 async def test_done(rig: Rig, reading: Reading) -> None:
@@ -43,15 +53,9 @@ async def test_done(rig: Rig, reading: Reading) -> None:
     assert outbox_only(reading) == {}
 
 
-async def test_retry(rig: Rig, reading: Reading) -> None:
-    failures = [ValueError("not yet")]
-
-    async def handle(claim: Claim) -> Done:
-        if failures:
-            raise failures.pop()
-        return DONE
-
-    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=0.01))
+@pytest.mark.parametrize("failure", [ValueError("not yet"), asyncio.CancelledError()], ids=["error", "cancelled"])
+async def test_retry(rig: Rig, reading: Reading, failure: BaseException) -> None:
+    await rig.work(ending(failure, DONE), retry_strategy=ConstantRetry(delay_seconds=0.01))
     await rig.put("a")
     await rig.witness.wait(events.Handled)
     assert (reading.running(), reading.timed()) == (0, 2)
@@ -59,25 +63,18 @@ async def test_retry(rig: Rig, reading: Reading) -> None:
 
 
 async def test_dead_letter(rig: Rig, reading: Reading) -> None:
-    async def handle(claim: Claim) -> Done:
-        raise ValueError("never")
-
-    await rig.work(handle, retry_strategy=NoRetry())
+    await rig.work(ending(ValueError("never")), retry_strategy=NoRetry())
     await rig.put("a")
     await rig.witness.wait(events.Died)
     assert (reading.running(), reading.timed()) == (0, 1)
     assert outbox_only(reading) == {"terminal": 1, "dlq_written": 1}
-    assert reading.own("terminal", reason="retry_terminal") == 1
-    assert reading.own("dlq_written", reason="retry_terminal") == 1
+    assert [reading.own(name, reason="retry_terminal") for name in ("terminal", "dlq_written")] == [1, 1]
 
 
 async def test_failed_for_good_where_nothing_keeps_dead_letters(rig: Rig, reading: Reading) -> None:
-    async def handle(claim: Claim) -> Dead:
-        return Dead()
-
     client = rig.another_client(dead_letters=False)
-    reading.recorder.listen(client.events)
-    await rig.work(handle, client=client)
+    reading.listen(client.events)
+    await rig.work(ending(Dead()), client=client)
     await rig.put("a", client=client)
     await rig.witness.wait(events.Died)
     assert reading.running() == 0
@@ -87,20 +84,10 @@ async def test_failed_for_good_where_nothing_keeps_dead_letters(rig: Rig, readin
 async def test_delivered_too_often_and_never_started(rig: Rig, reading: Reading) -> None:
     await rig.put("a")
     await rig.sql("update {t} set deliveries_count = 5")
-    await rig.work(done, max_deliveries=2)
+    await rig.work(ending(), max_deliveries=2)
     await rig.witness.wait(events.Died)
     assert (reading.running(), reading.timed()) == (0, 0)
     assert reading.own("terminal", reason="max_deliveries") == 1
-
-
-async def test_cancelled_by_itself(rig: Rig, reading: Reading) -> None:
-    async def handle(claim: Claim) -> Done:
-        raise asyncio.CancelledError
-
-    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=3600))
-    await rig.put("a")
-    await rig.witness.wait(events.Retried)
-    assert (reading.running(), reading.timed()) == (0, 1)
 
 
 async def test_cancelled_by_a_stop(rig: Rig, reading: Reading) -> None:
@@ -181,22 +168,20 @@ async def test_batch_of_different_outcomes(rig: Rig, reading: Reading) -> None:
 
     await rig.work(handle, batch=True, batch_size=3, batch_wait=5.0)
     await rig.put("a", "b", "c")
-    await rig.witness.wait(events.Handled)
-    await rig.witness.wait(events.Retried)
-    await rig.witness.wait(events.Died)
+    for kind in (events.Handled, events.Retried, events.Died):
+        await rig.witness.wait(kind)
     assert (inside, reading.running(), reading.timed()) == ([3], 0, 3)
     assert reading.own("terminal", reason="rejected") == 1
 
 
 async def test_left_to_its_lease_when_the_outcome_cannot_be_written(rig: Rig, reading: Reading) -> None:
-    worker = await rig.work(done)
     async with rig.engine.connect() as other:
 
         async def handle(claim: Claim) -> Done:
             await other.execute(text(f"select from {rig.table.name} for update"))
             return DONE
 
-        worker.handle = handle
+        worker = await rig.work(handle)
         await rig.put("a")
         await rig.witness.wait(events.Started)
         await eventually(lambda: not worker.running)
@@ -210,8 +195,8 @@ async def test_connections_that_are_cut(rig: Rig, reading: Reading, database_url
     named = {"application_name": "to be cut"}
     engine = create_async_engine(database_url, connect_args={"server_settings": named})
     client = rig.another_client(engine=engine)
-    reading.recorder.listen(client.events)
-    worker = await rig.work(done, client=client)
+    reading.listen(client.events)
+    worker = await rig.work(ending(DONE), client=client)
     await rig.witness.wait(events.ListenerReady)
     assert reading.own("listener_up") == 1
     cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like '% to be cut'"

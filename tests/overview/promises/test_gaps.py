@@ -40,21 +40,16 @@ async def opened_by(rig: LogRig, name: str, marker: str = "select 1") -> tuple[W
 
 
 async def test_oldest_gap_tells_the_session_and_its_statement(rig: LogRig, overview: Overview) -> None:
-    writer, pid = await opened_by(rig, "checkout", "select 'the culprit'")
+    _, pid = await opened_by(rig, "checkout", "select 'the culprit'")
     await rig.put("k", 2)
     await rig.sequence()
     (gap,) = await overview.gaps()
     assert (gap.first_position, gap.last_position, gap.backend_pid) == (1, 1, pid)
     assert (gap.query, gap.application_name, gap.is_certain) == ("select 'the culprit'", "checkout", True)
     (owner,) = gap.owners
-    assert (owner.state, owner.prepared, owner.user) == (
-        "idle in transaction",
-        None,
-        rig.engine.url.username or owner.user,
-    )
-    assert owner.age_seconds is not None
+    assert (owner.state, owner.prepared) == ("idle in transaction", None)
+    assert owner.user == (rig.engine.url.username or owner.user)
     assert owner.age_seconds >= gap.age_seconds > 0
-    await writer.rollback()
 
 
 async def test_gap_is_gone_when_its_transaction_has_ended(rig: LogRig, overview: Overview) -> None:
@@ -76,7 +71,6 @@ async def test_transaction_that_has_drawn_nothing_owns_nothing(rig: LogRig, over
     await rig.put("k", 2)
     await rig.sequence()
     assert await overview.gaps() == []
-    await stranger.rollback()
 
 
 async def test_numbers_behind_the_last_message_are_open_too(rig: LogRig, overview: Overview) -> None:
@@ -91,34 +85,31 @@ async def test_numbers_behind_the_last_message_are_open_too(rig: LogRig, overvie
 
 
 async def test_gaps_before_the_first_tick_are_told(rig: LogRig, overview: Overview) -> None:
-    writer, pid = await opened_by(rig, "first")
+    _, pid = await opened_by(rig, "first")
     assert [(gap.first_position, gap.backend_pid) for gap in await overview.gaps()] == [(1, pid)]
-    await writer.rollback()
 
 
 async def test_numbers_between_messages_that_nobody_has_sequenced_are_told_apart(
     rig: LogRig, overview: Overview
 ) -> None:
     await rig.put("k", 1)
-    first, first_pid = await opened_by(rig, "first")
+    _, first_pid = await opened_by(rig, "first")
     await rig.put("k", 3, 4)
-    second, second_pid = await opened_by(rig, "second")
+    _, second_pid = await opened_by(rig, "second")
     found = await overview.gaps()
     assert [(gap.first_position, gap.last_position, gap.backend_pid) for gap in found] == [
         (2, 2, first_pid),
         (5, 5, second_pid),
     ]
-    await first.rollback()
-    await second.rollback()
 
 
 async def test_session_that_was_idle_before_the_number_was_drawn_does_not_own_it(
     rig: LogRig, overview: Overview
 ) -> None:
-    first, first_pid = await opened_by(rig, "first")
+    _, first_pid = await opened_by(rig, "first")
     await rig.put("k", "between")
     await rig.sequence()
-    second, second_pid = await opened_by(rig, "second")
+    _, second_pid = await opened_by(rig, "second")
     await rig.put("k", "last")
     await rig.sequence()
     found = {gap.first_position: gap for gap in await overview.gaps()}
@@ -127,8 +118,6 @@ async def test_session_that_was_idle_before_the_number_was_drawn_does_not_own_it
         3: (second_pid, True),
     }
     assert [gap.first_position for gap in await overview.gaps(limit=1)] == [1], "the oldest first"
-    await first.rollback()
-    await second.rollback()
 
 
 async def test_where_it_may_be_one_of_several_all_are_told(rig: LogRig, overview: Overview) -> None:
@@ -139,8 +128,6 @@ async def test_where_it_may_be_one_of_several_all_are_told(rig: LogRig, overview
     assert (gap.first_position, gap.last_position, gap.is_certain) == (1, 2, False)
     assert [owner.backend_pid for owner in gap.owners] == [pid for _, pid in writers]
     assert gap.backend_pid == writers[0][1], "the oldest"
-    for writer, _ in writers:
-        await writer.rollback()
 
 
 async def test_many_old_gaps_that_nobody_owns_do_not_hide_one(rig: LogRig, overview: Overview) -> None:
@@ -153,14 +140,12 @@ async def test_many_old_gaps_that_nobody_owns_do_not_hide_one(rig: LogRig, overv
         await rig.put("k", 0)
     for _ in range(3):
         await rig.tick()
-    writer, pid = await opened_by(rig, "late")
+    _, pid = await opened_by(rig, "late")
     await rig.put("k", 0)
     for _ in range(3):
         await rig.tick()
     assert len(await rig.gaps()) == 11
     assert [gap.backend_pid for gap in await overview.gaps(limit=1)] == [pid]
-    for each in (holder, writer):
-        await each.rollback()
 
 
 async def test_without_the_right_to_see_others_the_query_is_unknown(

@@ -9,16 +9,14 @@ from faststream.kafka import KafkaBroker
 
 from faststream_outbox.events import Died
 from tests.broker.topics.stage import Stage
-from tests.relay.publishing import is_empty, own_id, publish
+from tests.relay.publishing import is_empty, own_id, publish, relaying
 from tests.servers.kafka_cluster import TopicReader
 from tests.waiting import eventually
 
 
-@pytest.fixture(params=["aiokafka", "confluent"])
+@pytest.fixture(params=[KafkaBroker, ConfluentBroker], ids=["aiokafka", "confluent"])
 def kafka(request: pytest.FixtureRequest, kafka_address: str) -> Any:
-    if request.param == "aiokafka":
-        return KafkaBroker(kafka_address, acks="all", logger=None)
-    return ConfluentBroker(kafka_address, acks="all", logger=None)
+    return request.param(kafka_address, acks="all", logger=None)
 
 
 async def read(address: str, count: int, topic: str = "shop") -> list[Any]:
@@ -69,9 +67,7 @@ async def test_uris_say_the_topic_and_the_key(stage: Stage, kafka: Any, kafka_ad
 
 
 async def test_what_is_too_large_is_a_dead_letter_and_others_pass(stage: Stage, kafka: Any, kafka_address: str) -> None:
-    stage.broker.relay("orders", to=kafka.publisher("shop"))
-    await publish(stage, b"x" * 2_000_000, b"small")
-    async with FastStream(stage.broker, kafka, logger=None):
+    async with relaying(stage, kafka.publisher("shop"), kafka, b"x" * 2_000_000, b"small"):
         await stage.witness.wait(Died)
         (found,) = await read(kafka_address, 1)
     assert found.value() == b"small"

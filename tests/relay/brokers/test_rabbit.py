@@ -12,11 +12,11 @@ from faststream import FastStream
 from faststream.rabbit import ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
 from faststream.rabbit.annotations import RabbitMessage
 
-from faststream_outbox._internal.relay.brokers.rabbit import REOPEN_SECONDS, RabbitTransport
+from faststream_outbox._internal.relay.brokers.rabbit import REOPEN_SECONDS, RabbitTransport, Turns
 from faststream_outbox._internal.relay.transport import SENT, Refused, RelayMessage
 from faststream_outbox.events import Died
 from tests.broker.topics.stage import Stage
-from tests.relay.publishing import is_empty, own_id, publish
+from tests.relay.publishing import is_empty, own_id, publish, relaying
 from tests.waiting import eventually
 
 
@@ -75,9 +75,7 @@ async def test_all_arrive_in_order_per_key(stage: Stage, rabbit: RabbitBroker, q
 
 
 async def test_what_no_queue_takes_is_a_dead_letter(stage: Stage, rabbit: RabbitBroker, queue: Any) -> None:
-    stage.broker.relay("orders", to=rabbit.publisher("nobody reads this"))
-    await publish(stage, 1)
-    async with FastStream(stage.broker, rabbit, logger=None):
+    async with relaying(stage, rabbit.publisher("nobody reads this"), rabbit, 1):
         died = await stage.witness.wait(Died)
     assert "no queue takes it" in str(died.error)
 
@@ -140,3 +138,46 @@ async def test_who_comes_while_a_channel_closes_is_not_to_blame() -> None:
     first, second, third = await transport.send(messages)
     assert (first, third) == (SENT, SENT)
     assert isinstance(second, Refused)
+
+
+async def test_who_is_alone_waits_for_who_runs_and_lets_nobody_in() -> None:
+    turns, done = Turns(), asyncio.Event()
+    seen: list[str] = []
+
+    async def run(name: str) -> None:
+        async with turns.together():
+            seen.append(name)
+            await done.wait()
+
+    async def run_alone() -> None:
+        async with turns.alone():
+            seen.append("alone")
+            # Whoever came meanwhile would have had its turn by now.
+            for _ in range(10):
+                await asyncio.sleep(0)
+            seen.append("no longer")
+
+    first = [asyncio.create_task(run("one")), asyncio.create_task(run("two"))]
+    await eventually(lambda: seen == ["one", "two"])
+    then = [asyncio.create_task(run_alone()), asyncio.create_task(run("later"))]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert seen == ["one", "two"]
+    done.set()
+    await asyncio.gather(*first, *then)
+    assert seen == ["one", "two", "alone", "no longer", "later"]
+
+
+async def test_who_is_cancelled_stands_in_nobodys_way() -> None:
+    turns = Turns()
+
+    async def run() -> None:
+        async with turns.together():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(run())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    async with asyncio.timeout(10), turns.alone():
+        pass

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from faststream_outbox.errors import OutboxWarning
 from faststream_outbox.events import Died, RelayDown, RelayUp
 from tests.broker.topics.stage import Stage
-from tests.relay.publishing import is_empty, own_id, publish
+from tests.relay.publishing import is_empty, own_id, publish, relaying
 from tests.servers.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -95,7 +95,5 @@ async def test_a_name_of_another_type_refuses_its_own_messages_only(
 
 async def test_a_channel_warns(stage: Stage, redis: RedisBroker) -> None:
     with pytest.warns(OutboxWarning, match="a Redis channel keeps nothing"):
-        stage.broker.relay("orders", to=redis.publisher("letters"))
-    await publish(stage, 1)
-    async with FastStream(stage.broker, redis, logger=None):
-        await is_empty(stage)
+        async with relaying(stage, redis.publisher("letters"), redis, 1):
+            await is_empty(stage)
