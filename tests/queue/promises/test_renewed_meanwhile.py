@@ -38,9 +38,7 @@ async def test_by_settle_within(driver_rig: Rig) -> None:
                 await rig.client.settle_within(session, claim)
         return SETTLED
 
-    await rig.work(handle, retry_strategy=NoRetry())
-    await rig.put("a")
-    await rig.witness.wait(events.Handled)
+    await rig.ended(events.Handled, handle, "a", retry_strategy=NoRetry())
     assert (await rig.is_empty(), rig.witness.of(events.LeaseWasLost)) == (True, [])
 
 
