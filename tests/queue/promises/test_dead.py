@@ -120,14 +120,12 @@ async def test_a_refused_letter_is_parked_although_the_connection_breaks_at_that
             raise ConnectionResetError
         return await send()
 
-    async def is_parked() -> bool:
-        return bool(await rig.one("select count(*) from {t} where next_attempt_at = 'infinity'"))
-
+    parked = "select count(*) from {t} where next_attempt_at = 'infinity'"
     monkeypatch.setattr("faststream_outbox._internal.queue.pending.APART_SECONDS", 0.1)
     await rig.sql("alter table {d} add constraint none_at_all check (false)")
     await rig.work(failing, retry_strategy=NoRetry())
     await rig.put("a")
-    await eventually(is_parked)
+    await eventually(lambda: rig.one(parked), message="it is parked")
     assert len(broken) == 2
 
 

@@ -228,17 +228,13 @@ class TestDeath:
     async def test_the_next_one_waits_until_the_letter_is_written(self, rig: Rig) -> None:
         """Or it would be done, and the first one handled again, where the letter cannot be written in time."""
         handle = dying_once()
-
-        async def is_waiting() -> bool:
-            waiting = "select exists (select from pg_locks where relation = cast(:letters as regclass) and not granted)"
-            return bool(await rig.one(waiting, letters=rig.dlq_table.name))
-
+        waiting = "select exists (select from pg_locks where relation = cast('{d}' as regclass) and not granted)"
         async with rig.engine.begin() as connection:
             await connection.execute(text(f"lock table {rig.dlq_table.name} in share mode"))
             # Who knows that its handler is quick takes several messages of a key at once.
             await rig.ended(events.Handled, handle, "first")
             await rig.put("a", "b", key="k")
-            await eventually(is_waiting)
+            await eventually(lambda: rig.one(waiting), message="somebody waits")
             assert handle.bodies == ["first", "a"]
         await eventually(rig.is_empty)
         assert handle.bodies == ["first", "a", "b"]

@@ -20,10 +20,7 @@ async def renew(rig: Rig, connection: AsyncConnection) -> None:
 
 
 async def commit_when_awaited(rig: Rig, connection: AsyncConnection) -> None:
-    async def somebody_waits() -> bool:
-        return bool(await rig.one(WAITING))
-
-    await eventually(somebody_waits, timeout=20)
+    await eventually(lambda: rig.one(WAITING), timeout=20, message="somebody waits")
     await connection.commit()
 
 

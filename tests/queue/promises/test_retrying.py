@@ -179,9 +179,6 @@ async def test_a_retry_that_is_due_before_it_is_committed_comes_without_polling(
     """A claim in between goes past its time without seeing it."""
     handle = Seen(lambda claim: Retry(0.01) if claim.payload == b"slow" and claim.attempts_count == 0 else DONE)
 
-    async def is_overdue() -> bool:
-        return bool(await rig.one(IS_OVERDUE))
-
     await rig.sql(SLOW_RETRY)
     await rig.sql(ON_RETRY)
     async with rig.engine.connect() as gate:
@@ -191,7 +188,7 @@ async def test_a_retry_that_is_due_before_it_is_committed_comes_without_polling(
             await rig.work(handle, max_workers=2)
             await rig.witness.wait(events.ListenerReady)
             (first,) = await rig.put("slow")
-            await eventually(is_overdue)
+            await eventually(lambda: rig.one(IS_OVERDUE), message="it is overdue")
             await rig.put("quick")
             await eventually(lambda: "quick" in handle.bodies)
         finally:

@@ -78,10 +78,8 @@ async def test_message_without_a_key_keeps_a_lease_that_nobody_took(rig: Rig) ->
     await eventually(rig.leased)
     await rig.sql("update {t} set acquired_at = acquired_at - interval '1 hour'")
 
-    async def is_renewed() -> bool:
-        return bool(await rig.one("select acquired_at > now() - interval '1 minute' from {t}"))
-
-    await eventually(is_renewed)
+    renewed = "select acquired_at > now() - interval '1 minute' from {t}"
+    await eventually(lambda: rig.one(renewed), message="its lease is renewed")
     gate.open.set()
     await rig.witness.wait(events.Handled)
     assert rig.witness.of(events.LeaseWasLost) == []
