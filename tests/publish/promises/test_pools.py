@@ -22,7 +22,7 @@ POOLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=product(POOLS, ["asyncpg", "psycopg"]), ids=str)
+@pytest.fixture(params=product(POOLS, ["asyncpg", "psycopg"]), ids=" ".join)
 async def pooled(request: pytest.FixtureRequest, database_url: URL) -> AsyncIterator[AsyncEngine]:
     """An engine with each kind of pool, on each driver."""
     pool, driver = request.param
