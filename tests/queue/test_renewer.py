@@ -1,6 +1,8 @@
 """Leases are renewed in time, and no more often than needed."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from faststream_outbox._internal.queue.renewer import LONGEST_PAUSE, SHORTEST_PA
 from faststream_outbox.queue import Claim, Done
 from tests.cases import each
 from tests.queue.claims import claim_of
+from tests.queue.conftest import Intercept, Send
 from tests.queue.rig import Gate, Rig
 from tests.waiting import eventually
 
@@ -79,6 +82,20 @@ class TestRenewing:
         await rig.put("b")
         await rig.witness.wait(events.Handled)
         assert (lost.phase, ended[0], await rig.row()) == ("running", policy, before)
+
+    async def test_one_that_fails_is_told_and_made_again(self, rig: Rig, intercept: Intercept) -> None:
+        failures = iter([ConnectionResetError()])
+
+        @intercept
+        async def unreachable(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            if name == "renew" and (error := next(failures, None)) is not None:
+                raise error
+            return await send()
+
+        await rig.ended(events.Started, Gate(), "a", lease_ttl_seconds=60.0)
+        await rig.witness.wait(events.StatementFailed, role="renew")
+        await rig.witness.wait(events.LeasesRenewed)
+        await rig.witness.wait(events.StatementWorks, role="renew")
 
     async def test_a_message_that_lost_its_lease_while_it_waited_is_not_started(self, rig: Rig) -> None:
         gate = Gate()
