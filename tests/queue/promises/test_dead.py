@@ -137,6 +137,16 @@ class TestDeliveries:
         assert (died.reason, len(driver_rig.witness.of(events.Started))) == ("max_deliveries", 3)
         assert (letter["attempts_count"], letter["deliveries_count"]) == (3, 4)
 
+    async def test_an_overdelivered_message_in_a_batch_spares_the_others(self, rig: Rig) -> None:
+        async def handle(claims: list[Claim]) -> list[Done]:
+            return [DONE] * len(claims)
+
+        await rig.put("a", "b", "c")
+        await rig.sql("update {t} set deliveries_count = 5 where payload = 'b'")
+        await rig.work(handle, batch=True, max_deliveries=5)
+        await rig.witness.wait(events.Handled, count=2)
+        assert (await rig.witness.wait(events.Died)).reason == "max_deliveries"
+
     @pytest.mark.parametrize(
         ("on_dead", "handled"), [("block", [b"free"]), ("continue", [b"free", b"later"])], ids=["block", "continue"]
     )
