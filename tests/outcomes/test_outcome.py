@@ -71,40 +71,32 @@ class TestDecided:
 
 
 class TestRetry:
-    def test_gets_its_delay_from_the_strategy(self) -> None:
-        assert final(Retry(error=ERROR)) == Retry(3.0, ERROR)
+    @each(
+        ("what", "retry", "strategy", "expected"),
+        [
+            ("gets its delay from the strategy", Retry(error=ERROR), None, Retry(3.0, ERROR)),
+            ("keeps whether it counts", Retry(counts=False), None, Retry(3.0, None, counts=False)),
+            ("is dead when the strategy gives up", Retry(error=ERROR), NoRetry(), Dead("retry_terminal", ERROR)),
+        ],
+    )
+    def test_is_what_the_strategy_says(self, what: str, retry: Retry, strategy: object, expected: FinalOutcome) -> None:
+        assert final(retry, strategy) == expected
 
-    def test_keeps_whether_it_counts(self) -> None:
-        assert final(Retry(counts=False)) == Retry(3.0, None, counts=False)
-
-    def test_is_dead_when_the_strategy_gives_up(self) -> None:
-        assert final(Retry(error=ERROR), NoRetry()) == Dead("retry_terminal", ERROR)
-
-    def test_is_dead_when_the_strategy_raises(self) -> None:
+    def test_is_dead_when_the_strategy_raises_and_keeps_the_handlers_error_behind(self) -> None:
         broken = RuntimeError("broken strategy")
         assert final(Retry(error=ERROR), Asked(broken)) == Dead("retry_terminal", broken)
-
-    def test_keeps_the_handlers_error_behind_that_of_the_strategy(self) -> None:
-        outcome = final(Retry(error=ERROR), Asked(RuntimeError("broken strategy")))
-        assert isinstance(outcome, Dead)
-        assert outcome.error is not None
-        assert outcome.error.__context__ is ERROR
+        assert broken.__context__ is ERROR
 
     def test_is_dead_when_the_strategy_answers_nonsense(self) -> None:
         assert isinstance(final(Retry(error=ERROR), Asked("soon")), Dead)
 
-    def test_tells_the_strategy_what_it_needs(self) -> None:
+    @each("first", [NOW - timedelta(minutes=5), None])
+    def test_tells_the_strategy_what_it_needs(self, first: datetime | None) -> None:
+        """A first attempt began now."""
         strategy = Asked()
-        first = NOW - timedelta(minutes=5)
         final(Retry(error=ERROR), strategy, first_attempt_at=first, attempts_count=4)
-        expected = {"first_attempt_at": first, "last_attempt_at": NOW, "attempts_count": 4, "exception": ERROR}
-        assert strategy.question == expected
-
-    def test_of_a_first_attempt_began_now(self) -> None:
-        strategy = Asked()
-        final(Retry(), strategy)
-        assert strategy.question is not None
-        assert strategy.question["first_attempt_at"] == NOW
+        expected = {"last_attempt_at": NOW, "attempts_count": 4, "exception": ERROR}
+        assert strategy.question == expected | {"first_attempt_at": first or NOW}
 
     def test_that_does_not_count_is_not_given_up_for_the_number_of_attempts(self) -> None:
         strategy = ConstantRetry(delay_seconds=3, max_attempts=2)

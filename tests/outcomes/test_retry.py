@@ -28,6 +28,7 @@ from faststream_outbox.errors import InvalidOption
 from tests.cases import each
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
 on_a_busy_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Strategy = ConstantRetry | LinearRetry | ExponentialRetry
 
@@ -84,25 +85,22 @@ class TestSchedule:
     ) -> None:
         assert [delay_of(strategy, failures) for failures in (1, 2, 3, 4)] == expected
 
-    def test_get_next_attempt_at_is_the_failure_plus_the_delay(self) -> None:
-        at = ConstantRetry(delay_seconds=90).get_next_attempt_at(
-            first_attempt_at=NOW, last_attempt_at=NOW, attempts_count=1
-        )
-        assert at == NOW + timedelta(seconds=90)
-
-    def test_get_next_attempt_at_counts_real_seconds_when_clocks_go_forward(self) -> None:
-        before_the_jump = datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("Europe/Berlin"))
-        at = ConstantRetry(delay_seconds=3600).get_next_attempt_at(
-            first_attempt_at=before_the_jump, last_attempt_at=before_the_jump, attempts_count=1
-        )
-        assert at == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
-
-    def test_get_next_attempt_at_stops_at_the_last_datetime(self) -> None:
-        almost_the_end = datetime(9999, 12, 31, 23, tzinfo=UTC)
-        at = ConstantRetry(delay_seconds=86_400).get_next_attempt_at(
-            first_attempt_at=almost_the_end, last_attempt_at=almost_the_end, attempts_count=1
-        )
-        assert at == datetime.max.replace(tzinfo=UTC)
+    @each(
+        ("failed_at", "delay", "expected"),
+        [
+            (NOW, 90, NOW + timedelta(seconds=90)),
+            # Real seconds, when clocks go forward.
+            (datetime(2026, 3, 29, 1, 30, tzinfo=BERLIN), 3600, datetime(2026, 3, 29, 1, 30, tzinfo=UTC)),
+            # It stops at the last datetime.
+            (datetime(9999, 12, 31, 23, tzinfo=UTC), 86_400, datetime.max.replace(tzinfo=UTC)),
+        ],
+    )
+    def test_get_next_attempt_at_is_the_failure_plus_the_delay(
+        self, failed_at: datetime, delay: float, expected: datetime
+    ) -> None:
+        strategy = ConstantRetry(delay_seconds=delay)
+        at = strategy.get_next_attempt_at(first_attempt_at=failed_at, last_attempt_at=failed_at, attempts_count=1)
+        assert at == expected
 
     @each("attempts_count", [5_000, 10**400])
     def test_exponential_growth_beyond_a_float_is_cut_to_the_longest_delay(self, attempts_count: int) -> None:
@@ -127,44 +125,21 @@ class TestSchedule:
     def test_delays_never_shrink_without_jitter(
         self, first: float, step: float, multiplier: float, failures: int
     ) -> None:
-        for strategy in (
-            LinearRetry(initial_delay_seconds=first, step_seconds=step),
-            ExponentialRetry(initial_delay_seconds=first, multiplier=multiplier),
-        ):
-            earlier, later = delay_of(strategy, failures), delay_of(strategy, failures + 1)
-            assert earlier is not None
-            assert later is not None
-            assert earlier <= later
+        linear = LinearRetry(initial_delay_seconds=first, step_seconds=step)
+        for strategy in (linear, ExponentialRetry(initial_delay_seconds=first, multiplier=multiplier)):
+            delays = [delay_of(strategy, failures + more) for more in (0, 1)]
+            assert delays == sorted(delay for delay in delays if delay is not None)
 
     @pytest.mark.slow
     @on_a_busy_machine
-    @given(
-        strategy=strategies_of_every_kind(),
-        first=aware_times,
-        last=aware_times,
-        now=aware_times,
-        count=counts,
-    )
-    def test_a_delay_is_finite_and_in_range_whatever_the_input(
+    @given(strategies_of_every_kind(), aware_times, aware_times, aware_times, counts)
+    def test_a_delay_is_in_range_and_a_time_is_aware_whatever_the_input(
         self, strategy: Strategy, first: datetime, last: datetime, now: datetime, count: int
     ) -> None:
-        delay = next_delay(
-            strategy,
-            now=now,
-            first_attempt_at=first,
-            last_attempt_at=last,
-            attempts_count=count,
-            exception=None,
-        )
+        facts: dict[str, Any] = {"first_attempt_at": first, "last_attempt_at": last, "attempts_count": count}
+        delay = next_delay(strategy, now=now, exception=None, **facts)
         assert delay is None or 0.0 <= delay <= LONGEST_DELAY_SECONDS
-
-    @pytest.mark.slow
-    @on_a_busy_machine
-    @given(strategy=strategies_of_every_kind(), first=aware_times, last=aware_times, count=counts)
-    def test_a_time_is_aware_whatever_the_input(
-        self, strategy: Strategy, first: datetime, last: datetime, count: int
-    ) -> None:
-        at = strategy.get_next_attempt_at(first_attempt_at=first, last_attempt_at=last, attempts_count=count)
+        at = strategy.get_next_attempt_at(**facts)
         assert at is None or at.tzinfo is UTC
 
 
@@ -189,10 +164,9 @@ class TestLimits:
         assert delay_of(strategy, 2, spent=spent) == expected
 
     def test_max_total_delay_counts_real_seconds_when_clocks_go_back(self) -> None:
-        berlin = ZoneInfo("Europe/Berlin")
         delay = ConstantRetry(delay_seconds=1, max_total_delay_seconds=1800).get_next_attempt_delay(
-            first_attempt_at=datetime(2026, 10, 25, 2, 30, tzinfo=berlin, fold=0),
-            last_attempt_at=datetime(2026, 10, 25, 2, 30, tzinfo=berlin, fold=1),
+            first_attempt_at=datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=0),
+            last_attempt_at=datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1),
             attempts_count=2,
         )
         assert delay is None
@@ -201,11 +175,7 @@ class TestLimits:
     def test_a_naive_attempt_time_is_refused(self, naive: str) -> None:
         times = {"first_attempt_at": NOW, "last_attempt_at": NOW, naive: NOW.replace(tzinfo=None)}
         with pytest.raises(InvalidOption, match=f"{naive} is .* with a time zone"):
-            ConstantRetry(delay_seconds=1, max_total_delay_seconds=9).get_next_attempt_delay(
-                first_attempt_at=times["first_attempt_at"],
-                last_attempt_at=times["last_attempt_at"],
-                attempts_count=1,
-            )
+            ConstantRetry(delay_seconds=1, max_total_delay_seconds=9).get_next_attempt_delay(**times, attempts_count=1)
 
 
 class TestJitter:

@@ -13,12 +13,17 @@ import psycopg
 import psycopg2
 from psycopg.rows import dict_row
 from psycopg2.extras import RealDictCursor
-from sqlalchemy import URL, Table, create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy import URL, Engine, Table, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
+from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import cancel_timer, cancel_timer_sync, publish, publish_sync
+
+
+def message(body: bytes = b"{}", *, queue: str = "orders", **fields: Any) -> Envelope:
+    return Envelope(queue=queue, body=body, **fields)
 
 
 class Way:
@@ -92,33 +97,18 @@ def plain(url: URL) -> str:
 
 
 @asynccontextmanager
-async def _async_session(url: URL, table: Table, driver: str) -> AsyncIterator[Way]:
+async def _async(url: URL, table: Table, driver: str, opened: Callable[[AsyncEngine], Any]) -> AsyncIterator[Way]:
     engine = create_async_engine(url.set(drivername=driver), poolclass=NullPool)
-    async with AsyncSession(engine) as session:
+    async with opened(engine) as session:
         yield AlchemyWay(session, table)
     await engine.dispose()
 
 
 @asynccontextmanager
-async def _async_connection(url: URL, table: Table, driver: str) -> AsyncIterator[Way]:
-    engine = create_async_engine(url.set(drivername=driver), poolclass=NullPool)
-    async with engine.connect() as connection:
-        yield AlchemyWay(connection, table)
-    await engine.dispose()
-
-
-@asynccontextmanager
-async def _sync_session(url: URL, table: Table, driver: str) -> AsyncIterator[Way]:
+async def _sync(url: URL, table: Table, driver: str, opened: Callable[[Engine], Any]) -> AsyncIterator[Way]:
     engine = create_engine(url.set(drivername=driver), poolclass=NullPool)
-    with Session(engine) as session:
+    with opened(engine) as session:
         yield SyncAlchemyWay(session, table)
-
-
-@asynccontextmanager
-async def _sync_connection(url: URL, table: Table, driver: str) -> AsyncIterator[Way]:
-    engine = create_engine(url.set(drivername=driver), poolclass=NullPool)
-    with engine.connect() as connection:
-        yield SyncAlchemyWay(connection, table)
 
 
 @asynccontextmanager
@@ -142,15 +132,8 @@ async def _psycopg_async(url: URL, table: Table, **options: Any) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _psycopg_sync(url: URL, table: Table, **options: Any) -> AsyncIterator[Way]:
-    connection = psycopg.connect(plain(url), **options)
-    yield SyncWay(connection, table)
-    connection.close()
-
-
-@asynccontextmanager
-async def _psycopg2(url: URL, table: Table, **options: Any) -> AsyncIterator[Way]:
-    connection = psycopg2.connect(plain(url), **options)
+async def _raw_sync(url: URL, table: Table, connect: Callable[..., Any], **options: Any) -> AsyncIterator[Way]:
+    connection = connect(plain(url), **options)
     yield SyncWay(connection, table)
     connection.close()
 
@@ -158,22 +141,24 @@ async def _psycopg2(url: URL, table: Table, **options: Any) -> AsyncIterator[Way
 ASYNCPG, PSYCOPG, PSYCOPG2 = "postgresql+asyncpg", "postgresql+psycopg", "postgresql+psycopg2"
 
 WAYS: dict[str, Callable[[URL, Table], Any]] = {
-    "AsyncSession asyncpg": lambda url, table: _async_session(url, table, ASYNCPG),
-    "AsyncSession psycopg": lambda url, table: _async_session(url, table, PSYCOPG),
-    "AsyncConnection asyncpg": lambda url, table: _async_connection(url, table, ASYNCPG),
-    "AsyncConnection psycopg": lambda url, table: _async_connection(url, table, PSYCOPG),
-    "Session psycopg": lambda url, table: _sync_session(url, table, PSYCOPG),
-    "Session psycopg2": lambda url, table: _sync_session(url, table, PSYCOPG2),
-    "Connection psycopg": lambda url, table: _sync_connection(url, table, PSYCOPG),
-    "Connection psycopg2": lambda url, table: _sync_connection(url, table, PSYCOPG2),
+    "AsyncSession asyncpg": lambda url, table: _async(url, table, ASYNCPG, AsyncSession),
+    "AsyncSession psycopg": lambda url, table: _async(url, table, PSYCOPG, AsyncSession),
+    "AsyncConnection asyncpg": lambda url, table: _async(url, table, ASYNCPG, AsyncEngine.connect),
+    "AsyncConnection psycopg": lambda url, table: _async(url, table, PSYCOPG, AsyncEngine.connect),
+    "Session psycopg": lambda url, table: _sync(url, table, PSYCOPG, Session),
+    "Session psycopg2": lambda url, table: _sync(url, table, PSYCOPG2, Session),
+    "Connection psycopg": lambda url, table: _sync(url, table, PSYCOPG, Engine.connect),
+    "Connection psycopg2": lambda url, table: _sync(url, table, PSYCOPG2, Engine.connect),
     "raw asyncpg": _asyncpg,
     "raw asyncpg from a pool": _asyncpg_pool,
     "raw psycopg async": _psycopg_async,
     "raw psycopg async, dict rows": lambda url, table: _psycopg_async(url, table, row_factory=dict_row),
-    "raw psycopg": _psycopg_sync,
-    "raw psycopg, dict rows": lambda url, table: _psycopg_sync(url, table, row_factory=dict_row),
-    "raw psycopg2": _psycopg2,
-    "raw psycopg2, dict rows": lambda url, table: _psycopg2(url, table, cursor_factory=RealDictCursor),
+    "raw psycopg": lambda url, table: _raw_sync(url, table, psycopg.connect),
+    "raw psycopg, dict rows": lambda url, table: _raw_sync(url, table, psycopg.connect, row_factory=dict_row),
+    "raw psycopg2": lambda url, table: _raw_sync(url, table, psycopg2.connect),
+    "raw psycopg2, dict rows": lambda url, table: _raw_sync(
+        url, table, psycopg2.connect, cursor_factory=RealDictCursor
+    ),
 }
 
 KINDS = (

@@ -1,6 +1,7 @@
 """A rig on each driver, and a look at the statements that clients send."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,15 +45,34 @@ def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewer, "FRACTION", 300)
 
 
+Send = Callable[[], Awaitable[Any]]
+Intercept = Callable[[Callable[[str, Mapping[str, Any], Send], Awaitable[Any]]], object]
+
+
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def intercept(monkeypatch: pytest.MonkeyPatch) -> Intercept:
+    """Has a function stand before the clients' own connections: it is given a statement's name, its values, and the way
+    to send it."""
+
+    def intercept(step: Callable[[str, Mapping[str, Any], Send], Awaitable[Any]]) -> None:
+        fetch = DedicatedConnection.fetch
+
+        async def passed(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
+            return await step(statement.name, values, partial(fetch, connection, statement, values))
+
+        monkeypatch.setattr(DedicatedConnection, "fetch", passed)
+
+    return intercept
+
+
+@pytest.fixture
+def sent(intercept: Intercept) -> list[str]:
     """The names of the statements that the clients' own connections have sent since."""
     names: list[str] = []
-    fetch = DedicatedConnection.fetch
 
-    async def recorded(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
-        names.append(statement.name)
-        return await fetch(connection, statement, values)
+    @intercept
+    async def recorded(name: str, values: Mapping[str, Any], send: Send) -> Any:
+        names.append(name)
+        return await send()
 
-    monkeypatch.setattr(DedicatedConnection, "fetch", recorded)
     return names

@@ -6,9 +6,10 @@ brought by a look from the beginning that happens to come along.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
@@ -16,9 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox._internal.wakeup.hint import Hint
+from faststream_outbox.events import Handled
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DeadLetters, OutboxClient, Worker
-from tests.queue.witness import Witness
+from faststream_outbox.queue import DONE, Claim, DeadLetters, Done, OutboxClient, Outcome, Worker
+from tests.queue.witness import Kind, Witness
+from tests.waiting import eventually
 
 NO_POLLING: Mapping[str, Any] = {"min_fetch_interval": 3600.0, "max_fetch_interval": 3600.0}
 POLLING: Mapping[str, Any] = {"min_fetch_interval": 0.05, "max_fetch_interval": 0.05}
@@ -36,6 +39,40 @@ class Cost(NamedTuple):
     """Pages, counted each time they were looked at."""
     rows: int
     """Rows of the outbox table that were looked at, kept or not."""
+
+
+async def done(claim: Claim) -> Done:
+    return DONE
+
+
+class Seen:
+    """A handler that keeps what it got, and answers DONE or what it is told to."""
+
+    def __init__(self, answer: Callable[[Claim], Outcome] = lambda claim: DONE) -> None:
+        self.claims: list[Claim] = []
+        self._answer = answer
+
+    @property
+    def bodies(self) -> list[str]:
+        return [claim.payload.decode() for claim in self.claims]
+
+    async def __call__(self, claim: Claim) -> Outcome:
+        self.claims.append(claim)
+        return self._answer(claim)
+
+
+class Gate:
+    """A handler that lets quick messages through and keeps others until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.finished: list[int] = []
+
+    async def __call__(self, claim: Claim) -> Done:
+        if claim.payload != b"quick":
+            await self.open.wait()
+        self.finished.append(claim.id)
+        return DONE
 
 
 class Rig:
@@ -77,6 +114,23 @@ class Rig:
         """A worker that is started."""
         worker = self.worker(handle, queues, **options)
         await worker.start()
+        return worker
+
+    async def ended(
+        self, kind: type[Kind], handle: Any, *bodies: str, queue: str = "orders", key: str | None = None, **options: Any
+    ) -> Kind:
+        """Start a worker, publish these bodies, and wait for as many such events; gives the last of them."""
+        await self.work(handle, queue, **options)
+        await self.put(*bodies, queue=queue, key=key)
+        return await self.witness.wait(kind, count=len(bodies))
+
+    async def filled(self, gate: Gate, *, key: str | None = None, **options: Any) -> Worker:
+        """A worker that runs one slow message and has seven others waiting in memory, unless they have a key."""
+        worker = await self.work(gate, fetch_batch_size=10, **options)
+        await self.put(*["quick"] * 50)
+        await self.witness.wait(Handled, count=50)
+        await self.put(*["slow"] * 8, key=key)
+        await eventually(lambda: worker.waiting == 7 or (key and worker.running), message="messages wait in memory")
         return worker
 
     async def publish(self, *envelopes: Envelope, client: OutboxClient | None = None) -> list[int]:
@@ -124,6 +178,13 @@ class Rig:
         """The dead letters, by id."""
         return await self.sql("select * from {d} order by id")
 
+    async def lease(self, where: str = "true", *, ago: str = "0 s") -> None:
+        """Have a stranger hold these messages, since so long ago."""
+        await self.sql(
+            "update {t} set acquired_token = gen_random_uuid(), deliveries_count = greatest(deliveries_count, 1),"
+            f" acquired_at = now() - interval '{ago}' where {where}"
+        )
+
     async def leased(self) -> int:
         """How many messages are leased now."""
         return int(await self.one("select count(*) from {t} where acquired_token is not null"))
@@ -145,6 +206,14 @@ class Rig:
     async def close(self) -> None:
         for worker in self._workers:
             await worker.stop(timeout=0)
+
+
+def asking(*keys: str, run: int = 1, held_by_dead: bool = True, **known: Any) -> dict[str, Any]:
+    """Values of a claim of these keys, of which nothing is known but what is said."""
+    count = len(keys)
+    values = {"queues": ["orders"] * count, "keys": [*keys], "runs": [run] * count, "ttls": [60.0] * count}
+    values |= {"held_by_dead": [held_by_dead] * count, "nexts": [None] * count, "floors": [None] * count}
+    return values | {"server": None, "token": str(uuid4()), "unheard": []} | known
 
 
 def hinted(client: OutboxClient, hint: Hint) -> None:

@@ -14,38 +14,26 @@ from tests.cases import each
 from tests.queue.claims import claim_of
 
 
-def verdict(deliveries: int, attempts: int, **options: int) -> Dead | None:
+@each(
+    ("what", "deliveries", "attempts", "options", "expected"),
+    [
+        ("max_deliveries does not exist by default", 10_000, 9_999, {}, None),
+        ("it allows as many deliveries as it says", 3, 2, {"max_deliveries": 3}, None),
+        ("it ends the message on the claim after that", 4, 3, {"max_deliveries": 3}, Dead("max_deliveries")),
+        ("it counts deliveries without an outcome too", 4, 0, {"max_deliveries": 3}, Dead("max_deliveries")),
+        ("the crash limit is a hundred by default", 100, 0, {}, None),
+        ("and ends the message after that", 101, 0, {}, Dead("crash_loop")),
+        ("it allows as many deliveries without an outcome", 3, 0, {"crash_limit": 3}, None),
+        ("it ends the message after that", 4, 0, {"crash_limit": 3}, Dead("crash_loop")),
+        ("it does not count attempts with an outcome", 500, 499, {"crash_limit": 3}, None),
+        ("it comes after max_deliveries", 9, 0, {"crash_limit": 3, "max_deliveries": 3}, Dead("max_deliveries")),
+    ],
+)
+def test_a_message_is_given_up_by_its_deliveries(
+    what: str, deliveries: int, attempts: int, options: dict[str, int], expected: Dead | None
+) -> None:
     claim = claim_of(deliveries=deliveries, attempts=attempts, **options)
-    return overdelivered(claim, claim.worker.options)
-
-
-class TestMaxDeliveries:
-    def test_does_not_exist_by_default(self) -> None:
-        assert verdict(10_000, 9_999) is None
-
-    def test_allows_as_many_deliveries_as_it_says(self) -> None:
-        assert verdict(3, 2, max_deliveries=3) is None
-
-    def test_ends_the_message_on_the_claim_after_that(self) -> None:
-        assert verdict(4, 3, max_deliveries=3) == Dead("max_deliveries")
-
-    def test_counts_deliveries_without_an_outcome_too(self) -> None:
-        assert verdict(4, 0, max_deliveries=3) == Dead("max_deliveries")
-
-
-class TestCrashLimit:
-    def test_is_a_hundred_by_default(self) -> None:
-        assert [verdict(deliveries, 0) for deliveries in (100, 101)] == [None, Dead("crash_loop")]
-
-    @each(("deliveries", "expected"), [(3, None), (4, Dead("crash_loop"))])
-    def test_counts_deliveries_without_an_outcome(self, deliveries: int, expected: Dead | None) -> None:
-        assert verdict(deliveries, 0, crash_limit=3) == expected
-
-    def test_does_not_count_attempts_with_an_outcome(self) -> None:
-        assert verdict(500, 499, crash_limit=3) is None
-
-    def test_comes_after_max_deliveries(self) -> None:
-        assert verdict(9, 0, crash_limit=3, max_deliveries=3) == Dead("max_deliveries")
+    assert overdelivered(claim, claim.worker.options) == expected
 
 
 class Run:

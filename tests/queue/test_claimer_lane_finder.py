@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.queue.plan import FEW_LANES
-from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox._internal.wakeup.hint import Hint
 from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
-from tests.queue.rig import Rig, hinted
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import Rig, Seen, done, hinted
 from tests.waiting import eventually
 
 QUEUES = [f"queue {number}" for number in range(10 * FEW_LANES)]
@@ -20,47 +19,32 @@ ONE: Mapping[str, Any] = {"max_workers": 1, "fetch_batch_size": 1}
 INSERT = "insert into {t} (queue, payload, key) values (:queue, '', :key)"
 
 
-class Handled:
-    """A handler that keeps the queues of what it got."""
-
-    def __init__(self) -> None:
-        self.queues: list[str] = []
-
-    async def __call__(self, claim: Claim) -> Done:
-        self.queues.append(claim.queue)
-        return DONE
-
-
 class Probes:
     """Counts probes, and lets the test do something at each."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
+    def __init__(self, intercept: Intercept) -> None:
         self.asked: list[int] = []
         self.error: Exception | None = None
         self.is_done = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
-        fetch = DedicatedConnection.fetch
 
-        async def probed(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
-            if statement.name != "find_lanes":
-                return await fetch(connection, statement, values)
-            self.count += 1
+        @intercept
+        async def probed(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            if name != "find_lanes":
+                return await send()
             self.asked.append(len(values["queues"]))
             if self.error is not None:
                 raise self.error
-            rows = await fetch(connection, statement, values)
+            rows = await send()
             self.is_done.set()
             await self.go_on.wait()
             return rows
 
-        monkeypatch.setattr(DedicatedConnection, "fetch", probed)
-
 
 @pytest.fixture
-def probes(monkeypatch: pytest.MonkeyPatch) -> Probes:
-    return Probes(monkeypatch)
+def probes(intercept: Intercept) -> Probes:
+    return Probes(intercept)
 
 
 @pytest.fixture
@@ -79,7 +63,7 @@ def at_rest(client: OutboxClient) -> bool:
 async def test_what_comes_between_a_probe_and_its_answer_is_found(
     rig: Rig, client: OutboxClient, probes: Probes, key: str | None
 ) -> None:
-    await rig.work(Handled(), QUEUES, client=client, **ONE)
+    await rig.work(done, QUEUES, client=client, **ONE)
     await eventually(lambda: at_rest(client))
     probes.is_done.clear()
     probes.go_on.clear()
@@ -93,23 +77,21 @@ async def test_what_comes_between_a_probe_and_its_answer_is_found(
 
 
 async def test_what_was_seen_is_claimed_although_hints_for_all_queues_do_not_end(
-    rig: Rig, client: OutboxClient, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, client: OutboxClient, intercept: Intercept
 ) -> None:
-    fetch = DedicatedConnection.fetch
-
-    async def flooded(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
-        rows = await fetch(connection, statement, values)
-        if statement.name in ("claim", "find_lanes"):
+    @intercept
+    async def flooded(name: str, values: Mapping[str, Any], send: Send) -> Any:
+        rows = await send()
+        if name in ("claim", "find_lanes"):
             hinted(client, Hint(None, keyed=False))
         return rows
 
-    monkeypatch.setattr(DedicatedConnection, "fetch", flooded)
     await rig.sql("insert into {t} (queue, payload) select :queue, '' from generate_series(1, 20)", queue=QUEUES[3])
     await rig.sql(INSERT, queue=QUEUES[99], key=None)
-    handled = Handled()
-    await rig.work(handled, QUEUES, client=client, **ONE)
+    handle = Seen()
+    await rig.work(handle, QUEUES, client=client, **ONE)
     await rig.witness.wait(events.Handled, count=21)
-    assert QUEUES[99] in handled.queues[:10], "it waited for a queue that has many"
+    assert QUEUES[99] in [claim.queue for claim in handle.claims[:10]], "it waited for a queue that has many"
 
 
 async def test_a_queue_that_never_ends_does_not_hold_up_what_must_be_found_first(
@@ -139,7 +121,7 @@ async def test_messages_come_although_no_probe_works(rig: Rig, client: OutboxCli
     probes.error = TimeoutError("canceling statement due to statement timeout")
     await rig.sql(INSERT, queue=QUEUES[99], key=None)
     await rig.sql(INSERT, queue=QUEUES[77], key="k")
-    await rig.work(Handled(), QUEUES, client=client, **ONE)
+    await rig.work(done, QUEUES, client=client, **ONE)
     await rig.witness.wait(events.Handled, count=2)
     assert [event.role for event in rig.witness.of(events.StatementFailed)] == ["find_lanes"]
 
@@ -147,11 +129,11 @@ async def test_messages_come_although_no_probe_works(rig: Rig, client: OutboxCli
 @pytest.mark.slow
 async def test_a_probe_that_failed_asks_for_less(rig: Rig, client: OutboxClient, probes: Probes) -> None:
     probes.error = TimeoutError("canceling statement due to statement timeout")
-    await rig.work(Handled(), QUEUES, client=client, **ONE)
+    await rig.work(done, QUEUES, client=client, **ONE)
 
     def fails_often() -> bool:
         hinted(client, Hint(None))
-        return probes.count >= 3
+        return len(probes.asked) >= 3
 
     await eventually(fails_often)
     assert probes.asked[0] >= len(QUEUES)
@@ -176,30 +158,25 @@ async def test_a_queue_that_was_paused_is_found_when_it_is_resumed(
 ) -> None:
     await pause(client, QUEUES[50], create=True)
     await rig.sql(INSERT, queue=QUEUES[50], key=key)
-    await rig.work(Handled(), QUEUES, client=client, **ONE)
+    await rig.work(done, QUEUES, client=client, **ONE)
     await eventually(lambda: at_rest(client))
-    assert probes.count
+    assert probes.asked
     assert not rig.witness.of(events.Handled)
     await resume(client, QUEUES[50])
     await rig.witness.wait(events.Handled, queue=QUEUES[50])
 
 
 async def test_priorities_are_kept_in_what_was_seen(rig: Rig, client: OutboxClient) -> None:
-    seen: list[int] = []
-
-    async def handle(claim: Claim) -> Done:
-        seen.append(claim.priority)
-        return DONE
-
+    handle = Seen()
     for priority in (0, 7, -5, 3):
         await rig.sql("insert into {t} (queue, payload, priority) values (:q, '', :p)", q=QUEUES[9], p=priority)
     await rig.work(handle, QUEUES, client=client, **ONE)
     await rig.witness.wait(events.Handled, count=4)
-    assert seen == [7, 3, 0, -5]
+    assert [claim.priority for claim in handle.claims] == [7, 3, 0, -5]
 
 
 async def test_few_queues_are_not_probed(rig: Rig, probes: Probes) -> None:
-    await rig.work(Handled(), QUEUES[:FEW_LANES], **ONE)
+    await rig.work(done, QUEUES[:FEW_LANES], **ONE)
     await rig.sql(INSERT, queue=QUEUES[2], key=None)
     await rig.witness.wait(events.Handled)
-    assert probes.count == 0
+    assert probes.asked == []

@@ -8,8 +8,8 @@ from faststream_outbox import Retention, events
 from faststream_outbox._internal import janitor as upkeep
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.janitor import Upkeep
-from faststream_outbox.queue import Claim, Dead
-from tests.queue.rig import Rig
+from faststream_outbox.queue import Dead
+from tests.queue.rig import Rig, Seen
 
 
 async def bury(rig: Rig, *ages: float) -> None:
@@ -27,15 +27,9 @@ async def test_old_ones_go_and_young_ones_stay(driver_rig: Rig, monkeypatch: pyt
     rig = driver_rig
     monkeypatch.setattr(upkeep, "SLICE", 2)
     await bury(rig, 5, 4, 3, 1, 3, 0)
-    connection = DedicatedConnection(rig.engine)
-    chores = Upkeep(
-        rig.client.names,
-        rig.client.events,
-        DedicatedConnection(rig.engine),
-        connection,
-        keep=timedelta(hours=2),
-        every=timedelta(minutes=1),
-    )
+    connections = DedicatedConnection(rig.engine), DedicatedConnection(rig.engine)
+    often = {"keep": timedelta(hours=2), "every": timedelta(minutes=1)}
+    chores = Upkeep(rig.client.names, rig.client.events, *connections, **often)
     await chores.janitor.round()
     assert [row["original_id"] for row in await rig.dead()] == [4, 6]
     assert [event.count for event in rig.witness.of(events.DeadLettersPurged)] == [4]
@@ -44,11 +38,7 @@ async def test_old_ones_go_and_young_ones_stay(driver_rig: Rig, monkeypatch: pyt
 async def test_they_go_by_themselves_where_a_policy_was_given(rig: Rig) -> None:
     policy = Retention(dead_letters=timedelta(0), every=timedelta(seconds=0.05))
     client = rig.another_client(retention=policy)
-
-    async def reject(claim: Claim) -> Dead:
-        return Dead()
-
-    await rig.work(reject, client=client)
+    await rig.work(Seen(lambda claim: Dead()), client=client)
     await rig.put("bad", client=client)
     await rig.witness.wait(events.DeadLettersPurged)
     assert await rig.dead() == []

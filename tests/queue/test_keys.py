@@ -1,11 +1,14 @@
 """The ring of keys: none twice while in flight, none forgotten, each in its turn."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from faststream_outbox._internal.queue.keys import LOW_PRIORITY_TURN, Key, KeyRing
+from tests.cases import each
 
 KEYS: list[Key] = [(queue, key) for queue in ("orders", "mails") for key in "abc"]
 
@@ -50,32 +53,25 @@ class TestLine:
             ring.settled(key, 0, more=True)
         assert list(ring.take(8, executors=1)) == KEYS[:2]
 
+    @each(
+        ("what", "found", "taken"),
+        [
+            ("a key found twice comes once", [(0, 0), (0, 0)], [0]),
+            ("a higher priority goes first", [(0, 0), (1, 5)], [1, 0]),
+            ("a key that is found with a higher priority moves forward", [(0, 0), (1, 3), (0, 5)], [0, 1]),
+            ("a key that is found with a lower priority stays", [(0, 5), (1, 3), (0, 0)], [0, 1]),
+        ],
+    )
+    def test_keys_come_by_their_highest_priority(self, what: str, found: list[Any], taken: list[int]) -> None:
+        ring = KeyRing()
+        for number, priority in found:
+            ring.found(KEYS[number], priority)
+        assert list(ring.take(5)) == [KEYS[number] for number in taken]
+
     def test_keys_come_in_the_order_in_which_they_were_found(self, ring: KeyRing) -> None:
         for key in KEYS:
             ring.found(key, 0)
         assert [*ring.take(4), *ring.take(9)] == KEYS
-
-    def test_a_key_found_twice_comes_once(self, ring: KeyRing) -> None:
-        ring.found(KEYS[0], 0)
-        ring.found(KEYS[0], 0)
-        assert list(ring.take(5)) == [KEYS[0]]
-
-    def test_a_higher_priority_goes_first(self, ring: KeyRing) -> None:
-        ring.found(KEYS[0], 0)
-        ring.found(KEYS[1], 5)
-        assert list(ring.take(2)) == [KEYS[1], KEYS[0]]
-
-    def test_a_key_that_is_found_with_a_higher_priority_moves_forward(self, ring: KeyRing) -> None:
-        ring.found(KEYS[0], 0)
-        ring.found(KEYS[1], 3)
-        ring.found(KEYS[0], 5)
-        assert list(ring.take(2)) == [KEYS[0], KEYS[1]]
-
-    def test_a_key_that_is_found_with_a_lower_priority_stays(self, ring: KeyRing) -> None:
-        ring.found(KEYS[0], 5)
-        ring.found(KEYS[1], 3)
-        ring.found(KEYS[0], 0)
-        assert list(ring.take(2)) == [KEYS[0], KEYS[1]]
 
     def test_the_lowest_priority_has_a_turn_now_and_then(self, ring: KeyRing) -> None:
         ring.found(("orders", "low"), -1)
@@ -105,14 +101,11 @@ class TestInHand:
 
     def test_it_stays_in_hand_until_its_last_message_is_settled(self, ring: KeyRing) -> None:
         ring.hold(KEYS[0], messages=2)
-        ring.settled(KEYS[0], 0, more=False)
-        assert ring.is_held(KEYS[0])
-
-    def test_its_last_message_frees_it(self, ring: KeyRing) -> None:
-        ring.hold(KEYS[0], messages=2)
-        ring.settled(KEYS[0], 0, more=False)
-        ring.settled(KEYS[0], 0, more=False)
-        assert not ring.is_held(KEYS[0])
+        held = []
+        for _ in range(2):
+            ring.settled(KEYS[0], 0, more=False)
+            held.append(ring.is_held(KEYS[0]))
+        assert held == [True, False]
 
     @pytest.mark.parametrize("mores", [(True, False), (False, True)])
     def test_it_is_asked_for_again_if_any_message_said_that_there_is_more(

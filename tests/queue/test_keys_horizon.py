@@ -1,8 +1,7 @@
 """Up to which id nothing can appear any more, and the floors of keys: no message is passed over."""
 
-import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -12,49 +11,49 @@ import pytest
 from sqlalchemy import URL, Table
 
 from faststream_outbox import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.queue import keys as horizons
 from faststream_outbox._internal.queue.keys import Horizon
-from faststream_outbox._internal.sql.statements import Statement, statements
+from faststream_outbox._internal.sql.statements import statements
 from faststream_outbox._internal.wakeup.hint import Hint
-from faststream_outbox.queue import DONE, Claim, Done
 from faststream_outbox.schema import Names
-from tests.queue.rig import Rig, hinted
+from tests.cases import each
+from tests.publish.ways import plain
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import Gate, Rig, asking, done, hinted
 from tests.waiting import eventually
 
 SERVER = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = ("orders", "k")
 
 
-class TestReading:
-    def test_nobody_writes(self) -> None:
-        horizon = Horizon()
-        horizon.read(SERVER, 7, [], now=0.0)
-        assert horizon.id == 7
+@pytest.fixture
+def horizon() -> Horizon:
+    return Horizon()
 
-    def test_whoever_wrote_when_the_id_was_read_has_to_end(self) -> None:
-        horizon = Horizon()
+
+class TestReading:
+    def test_whoever_wrote_when_the_id_was_read_has_to_end(self, horizon: Horizon) -> None:
         seen = []
-        for drawn, writers in ((7, ["a", "b"]), (9, ["b", "c"]), (11, ["c", "d"]), (12, ["d"])):
+        readings = ((7, ["a", "b"]), (9, ["b", "c"]), (11, ["c", "d"]), (12, ["d"]), (15, []))
+        for drawn, writers in readings:
             horizon.read(SERVER, drawn, writers, now=0.0)
             seen.append(horizon.id)
-        assert seen == [0, 0, 7, 7]
+        assert seen == [0, 0, 7, 7, 15]
 
-    def test_a_sequence_that_may_not_be_read_tells_nothing(self) -> None:
+    @each(("drawn", "known"), [(7, 7), (None, 0)])
+    def test_nobody_writes_or_the_sequence_may_not_be_read(self, drawn: int | None, known: int) -> None:
         horizon = Horizon()
-        horizon.read(SERVER, None, [], now=0.0)
-        assert horizon.id == 0
+        horizon.read(SERVER, drawn, [], now=0.0)
+        assert horizon.id == known
 
-    def test_another_server_knows_nothing_of_this_one(self) -> None:
-        horizon = Horizon()
+    def test_another_server_knows_nothing_of_this_one(self, horizon: Horizon) -> None:
         horizon.read(SERVER, 7, [], now=0.0)
         horizon.found(KEY, 5, horizon.id)
         horizon.read(SERVER.replace(hour=1), 6, ["a"], now=0.0)
         assert (horizon.id, horizon.floor(KEY)) == (0, None)
 
-    def test_it_is_read_while_keys_are_claimed_only(self) -> None:
-        horizon = Horizon()
+    def test_it_is_read_while_keys_are_claimed_only(self, horizon: Horizon) -> None:
         horizon.is_wanted = True
         assert horizon.wants_reading(0.0)
         horizon.read(SERVER, 7, [], now=0.0)
@@ -62,28 +61,31 @@ class TestReading:
 
 
 class TestFloors:
-    @pytest.mark.parametrize(
-        ("first", "decided", "floor"),
-        [(5, 100, 5), (100, 50, 50), (None, 50, 50), (5, 0, None)],
-        ids=["at the first", "not above the horizon", "an empty key", "nothing is decided"],
+    @each(
+        ("what", "first", "decided", "floor"),
+        [
+            ("at the first", 5, 100, 5),
+            ("not above the horizon", 100, 50, 50),
+            ("an empty key", None, 50, 50),
+            ("nothing is decided", 5, 0, None),
+        ],
     )
     def test_a_floor_lies_neither_above_the_first_nor_above_the_horizon(
-        self, first: int | None, decided: int, floor: int | None
+        self, what: str, first: int | None, decided: int, floor: int | None
     ) -> None:
         horizon = Horizon()
         horizon.found(KEY, first, decided)
         assert horizon.floor(KEY) == floor
 
-    @pytest.mark.parametrize(("seen", "floor"), [(4, None), (5, 5)])
+    @each(("seen", "floor"), [(4, None), (5, 5)])
     def test_what_a_scan_sees_below_a_floor_takes_it_away(self, seen: int, floor: int | None) -> None:
         horizon = Horizon()
         horizon.found(KEY, 5, 100)
         horizon.seen(KEY, seen)
         assert horizon.floor(KEY) == floor
 
-    def test_the_keys_that_were_used_last_keep_theirs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_keys_that_were_used_last_keep_theirs(self, horizon: Horizon, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(horizons, "MOST_FLOORS", 2)
-        horizon = Horizon()
         for name in ("a", "b", "a", "c"):
             horizon.found(("orders", name), 5, 100)
         assert [horizon.floor(("orders", name)) for name in "abc"] == [5, None, 5]
@@ -106,9 +108,9 @@ class Process:
     def handle(self) -> list[int]:
         """Claim a message of the key and finish it."""
         decided = self.horizon.id
-        key = {"queues": ["orders"], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False]}
-        known = {"nexts": [None], "floors": [self.horizon.floor(KEY)], "server": self.horizon.server}
-        values = key | known | {"token": uuid4(), "unheard": []}
+        values = asking(
+            "k", held_by_dead=False, floors=[self.horizon.floor(KEY)], server=self.horizon.server, token=uuid4()
+        )
         rows = self._connection.execute(self._claim.pyformat, values).fetchall()
         for row in rows:
             self.horizon.found(KEY, row[16], decided)
@@ -118,11 +120,10 @@ class Process:
 
 @pytest.fixture
 def connect(database_url: URL, table: Table) -> Iterator[Any]:
-    dsn = database_url.set(drivername="postgresql").render_as_string(hide_password=False)
     opened: list[psycopg.Connection[Any]] = []
 
     def connect(*, autocommit: bool = False) -> psycopg.Connection[Any]:
-        opened.append(psycopg.connect(dsn, autocommit=autocommit))
+        opened.append(psycopg.connect(plain(database_url), autocommit=autocommit))
         return opened[-1]
 
     yield connect
@@ -138,14 +139,20 @@ def put(connection: psycopg.Connection[Any], table: Table) -> int:
     return int(row[0])
 
 
+@pytest.fixture
+def process(connect: Any, table: Table) -> Process:
+    return Process(connect(autocommit=True), table)
+
+
 STEPS = ("read", "handle", "read", "handle", "read", "read", "handle", "handle")
 
 
 @pytest.mark.parametrize("committed", range(len(STEPS)))
 @pytest.mark.parametrize("is_nested", [False, True], ids=["plain", "in a savepoint"])
-def test_a_lower_id_is_next_whenever_it_commits(connect: Any, table: Table, committed: int, is_nested: bool) -> None:
+def test_a_lower_id_is_next_whenever_it_commits(
+    connect: Any, table: Table, process: Process, committed: int, is_nested: bool
+) -> None:
     late, others = connect(), connect(autocommit=True)
-    process = Process(connect(autocommit=True), table)
     if is_nested:
         late.execute("savepoint one")
     lower = put(late, table)
@@ -161,12 +168,11 @@ def test_a_lower_id_is_next_whenever_it_commits(connect: Any, table: Table, comm
     assert process.handle() == [lower]
 
 
-def test_a_horizon_is_reached_when_all_have_ended(connect: Any, table: Table) -> None:
+def test_a_horizon_is_reached_when_all_have_ended(connect: Any, table: Table, process: Process) -> None:
     late, idle = connect(), connect()
     idle.execute("select 1")
     put(late, table)
     last = put(connect(autocommit=True), table)
-    process = Process(connect(autocommit=True), table)
     process.read()
     late.rollback()
     process.read()
@@ -175,7 +181,7 @@ def test_a_horizon_is_reached_when_all_have_ended(connect: Any, table: Table) ->
     assert put(idle, table) > last
 
 
-def test_an_id_that_is_drawn_and_not_yet_inserted_counts(connect: Any, table: Table) -> None:
+def test_an_id_that_is_drawn_and_not_yet_inserted_counts(connect: Any, table: Table, process: Process) -> None:
     """Its transaction has no xid yet: a trigger takes its time before the row is written."""
     owner = connect(autocommit=True)
     owner.execute(
@@ -193,7 +199,6 @@ def test_an_id_that_is_drawn_and_not_yet_inserted_counts(connect: Any, table: Ta
         waiting = "select count(*) from pg_locks where locktype = 'advisory' and objid = 71 and not granted"
         while owner.execute(waiting).fetchone() == (0,):
             pass
-        process = Process(connect(autocommit=True), table)
         process.read()
         process.read()
         assert process.horizon.id == 0
@@ -221,8 +226,7 @@ async def test_dead_entries_of_a_deep_key_are_not_walked(rig: Rig) -> None:
         await rig.sql(many)
         await rig.sql("delete from {t} where id < 5000")
         server = await rig.one("select pg_postmaster_start_time()")
-        key = {"queues": ["orders"], "keys": ["k"], "runs": [1], "ttls": [60.0], "held_by_dead": [False]}
-        values = key | {"nexts": [None], "floors": [5000], "server": server, "token": str(uuid4()), "unheard": []}
+        values = asking("k", held_by_dead=False, floors=[5000], server=server)
         async with rig.engine.connect() as connection:
             above = await rig.explain("keys", "claim_keys", values, connection)
             await connection.rollback()
@@ -233,30 +237,25 @@ async def test_dead_entries_of_a_deep_key_are_not_walked(rig: Rig) -> None:
 
 
 async def test_a_drain_stands_on_floors_and_asks_no_more_than_it_must(
-    rig: Rig, sent: list[str], monkeypatch: pytest.MonkeyPatch
+    rig: Rig, sent: list[str], intercept: Intercept
 ) -> None:
-    go_on = asyncio.Event()
+    gate = Gate()
     known: list[tuple[int | None, int | None]] = []
-    fetch = DedicatedConnection.fetch
 
-    async def noted(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
-        if statement.name == "claim_keys":
+    @intercept
+    async def noted(name: str, values: Mapping[str, Any], send: Send) -> Any:
+        if name == "claim_keys":
             known.append((values["floors"][0], values["nexts"][0]))
-        return await fetch(connection, statement, values)
+        return await send()
 
-    async def handle(claim: Claim) -> Done:
-        await go_on.wait()
-        return DONE
-
-    monkeypatch.setattr(DedicatedConnection, "fetch", noted)
     *_, last = await rig.publish(*(Envelope(queue="orders", body=b"1", key="k") for _ in range(100)))
-    await rig.work(handle)
+    await rig.work(gate)
     horizon = rig.client.plans.horizon
     await eventually(lambda: horizon.id >= last)
     # From here on whatever is claimed knows the horizon.
     await rig.witness.wait(events.Started)
     sent.clear()
-    go_on.set()
+    gate.open.set()
     await rig.witness.wait(events.Handled, count=100)
     assert (sent.count("claim_keys") > 5, sent.count("overtaken")) == (True, 0)
     assert (horizon.floor(KEY) or 0) > last - 50
@@ -267,12 +266,8 @@ async def test_a_drain_stands_on_floors_and_asks_no_more_than_it_must(
 @pytest.mark.slow
 async def test_what_appears_below_a_floor_all_the_same_is_found_by_a_scan(rig: Rig) -> None:
     """As an operator writes it, with an id of his own."""
-
-    async def handle(claim: Claim) -> Done:
-        return DONE
-
     ids = await rig.publish(*(Envelope(queue="orders", body=b"1", key="k") for _ in range(20)))
-    await rig.work(handle)
+    await rig.work(done)
     await rig.witness.wait(events.Handled, count=20)
     rig.client.plans.horizon.found(KEY, None, ids[-1])
     await rig.sql("insert into {t} (id, queue, key, payload) values (:id, 'orders', 'k', '1')", id=ids[3])

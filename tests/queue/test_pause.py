@@ -7,11 +7,9 @@ import pytest
 from faststream_outbox import events
 from faststream_outbox.errors import UnknownName
 from faststream_outbox.queue import DONE, Claim, Dead, Done, pause, paused, resume
-from tests.queue.rig import POLLING, QUIET_SECONDS, Rig
+from tests.queue.rig import POLLING, QUIET_SECONDS, Rig, Seen, done
 
-
-async def done(claim: Claim) -> Done:
-    return DONE
+keyless_and_keyed = pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
 
 
 async def test_says_whether_it_changed_anything(driver_rig: Rig) -> None:
@@ -24,10 +22,13 @@ async def test_says_whether_it_changed_anything(driver_rig: Rig) -> None:
 async def test_the_paused_queues_are_known_to_every_client(driver_rig: Rig) -> None:
     await pause(driver_rig.client, "orders", create=True)
     await pause(driver_rig.client, "mails", create=True)
-    assert await paused(driver_rig.another_client()) == ["mails", "orders"]
+    other = driver_rig.another_client()
+    assert await paused(other) == ["mails", "orders"]
+    assert not await pause(other, "orders")
+    assert await resume(other, "orders")
 
 
-@pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
+@keyless_and_keyed
 async def test_a_pause_is_heeded_by_every_client(driver_rig: Rig, key: str | None) -> None:
     rig = driver_rig
     await pause(rig.client, "orders", create=True)
@@ -41,11 +42,9 @@ async def test_a_pause_is_heeded_by_every_client(driver_rig: Rig, key: str | Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
-async def test_resuming_wakes_the_sleepers_of_every_client(driver_rig: Rig, key: str | None) -> None:
-    rig = driver_rig
-    other = rig.another_client()
-    await rig.work(done, client=other)
+@keyless_and_keyed
+async def test_resuming_wakes_the_sleepers_of_every_client(rig: Rig, key: str | None) -> None:
+    await rig.work(done, client=rig.another_client())
     await rig.witness.wait(events.ListenerReady)
     await pause(rig.client, "orders", create=True)
     await rig.put("a", "b", key=key)
@@ -60,22 +59,14 @@ async def test_what_is_claimed_already_runs_on(rig: Rig) -> None:
         await pause(rig.client, "orders", create=True)
         return DONE
 
-    await rig.work(handle)
-    await rig.put("a")
-    await rig.witness.wait(events.Handled)
+    await rig.ended(events.Handled, handle, "a")
 
 
-async def test_a_pause_is_no_message(rig: Rig) -> None:
-    await pause(rig.client, "orders", create=True)
-    await rig.work(done, "mails")
-    await rig.put("a", queue="mails")
-    await rig.witness.wait(events.Handled)
-    assert await paused(rig.client) == ["orders"]
-
-
-async def test_a_paused_queue_takes_messages(rig: Rig) -> None:
+async def test_a_paused_queue_takes_messages_and_the_pause_is_none(rig: Rig) -> None:
     await pause(rig.client, "orders", create=True)
     await rig.put("a", timer_id="t")
+    await rig.ended(events.Handled, done, "b", queue="mails")
+    assert await paused(rig.client) == ["orders"]
     await resume(rig.client, "orders")
     assert (await rig.row())["payload"] == b"a"
 
@@ -87,7 +78,7 @@ FORGED = "insert into {t} (queue, timer_id, payload, next_attempt_at) values ('$
 class TestForgedPause:
     """A pause holds a lease, which a producer's rights do not let it write."""
 
-    @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
+    @keyless_and_keyed
     async def test_message_without_a_lease_pauses_nothing(self, driver_rig: Rig, key: str | None) -> None:
         await driver_rig.sql(FORGED)
         await driver_rig.put("a", key=key)
@@ -115,6 +106,8 @@ class TestNames:
         await driver_rig.put("a", queue="mails")
         with pytest.raises(UnknownName, match=r"'mailz'.*did you mean 'mails'\?.*create=True"):
             await pause(driver_rig.client, "mailz")
+        with pytest.raises(UnknownName, match="known are 'mails'"):
+            await pause(driver_rig.client, "orders")
         assert await paused(driver_rig.client) == []
 
     async def test_unknown_queue_is_not_taken_for_the_one_to_resume(self, driver_rig: Rig) -> None:
@@ -123,29 +116,18 @@ class TestNames:
             await resume(driver_rig.client, "mailz")
         assert await paused(driver_rig.client) == ["mails"]
 
-    async def test_resuming_again_is_no_error(self, driver_rig: Rig) -> None:
-        await pause(driver_rig.client, "mails", create=True)
-        assert [await resume(driver_rig.client, "mails") for _ in range(2)] == [True, False]
-
-    async def test_nothing_like_it_names_those_that_are_known(self, driver_rig: Rig) -> None:
-        await driver_rig.put("a", queue="mails", key="k")
-        with pytest.raises(UnknownName, match="known are 'mails'"):
-            await pause(driver_rig.client, "orders")
-
-    async def test_no_queue_at_all_says_so(self, driver_rig: Rig) -> None:
+    async def test_no_queue_at_all_says_so(self, rig: Rig) -> None:
         with pytest.raises(UnknownName, match="no queue is known yet"):
-            await pause(driver_rig.client, "orders")
+            await pause(rig.client, "orders")
 
-    @pytest.mark.parametrize("key", [None, "k"], ids=["keyless", "keyed"])
-    async def test_queue_with_a_message_is_known(self, driver_rig: Rig, key: str | None) -> None:
+    @keyless_and_keyed
+    async def test_queue_with_a_message_is_known_and_not_paused(self, driver_rig: Rig, key: str | None) -> None:
         await driver_rig.put("a", key=key)
+        assert not await resume(driver_rig.client, "orders")
         assert await pause(driver_rig.client, "orders")
 
     async def test_queue_with_a_dead_letter_is_known(self, driver_rig: Rig) -> None:
-        async def refuse(claim: Claim) -> Dead:
-            return Dead()
-
-        worker = await driver_rig.work(refuse)
+        worker = await driver_rig.work(Seen(lambda claim: Dead()))
         await driver_rig.put("a")
         await driver_rig.witness.wait(events.Died)
         await worker.stop()
@@ -154,16 +136,6 @@ class TestNames:
     async def test_queue_with_a_worker_is_known(self, rig: Rig) -> None:
         await rig.work(done, "orders")
         assert await pause(rig.client, "orders")
-
-    async def test_paused_queue_is_known(self, driver_rig: Rig) -> None:
-        await pause(driver_rig.client, "orders", create=True)
-        other = driver_rig.another_client()
-        assert not await pause(other, "orders")
-        assert await resume(other, "orders")
-
-    async def test_known_queue_that_is_not_paused_is_not_resumed(self, driver_rig: Rig) -> None:
-        await driver_rig.put("a")
-        assert not await resume(driver_rig.client, "orders")
 
     async def test_names_of_queues_are_found_in_a_crowd(self, driver_rig: Rig) -> None:
         for number in range(30):

@@ -1,8 +1,8 @@
 """What the server refuses is set apart, an outage is waited for, and neither is in the way of other outcomes."""
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from sqlalchemy import URL, text
@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import events
 from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Done, NoRetry, Outcome, Retry
-from tests.queue.rig import Rig
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import Gate, Rig
 from tests.waiting import eventually
 
 LATER = Retry(3600.0)
@@ -21,36 +21,36 @@ LATER = Retry(3600.0)
 class Tries:
     """Counts how often each statement was tried and failed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, intercept: Intercept, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failed: list[str] = []
-        fetch = DedicatedConnection.fetch
-
-        async def counted(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
-            try:
-                return await fetch(connection, statement, values)
-            except Exception:
-                self.failed.append(statement.name)
-                raise
-
-        monkeypatch.setattr(DedicatedConnection, "fetch", counted)
         connect = DedicatedConnection.open
 
+        @intercept
+        async def counted(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            with self._counted(name):
+                return await send()
+
         async def counted_connecting(connection: DedicatedConnection) -> None:
-            try:
+            with self._counted("open"):
                 await connect(connection)
-            except Exception:
-                self.failed.append("open")
-                raise
 
         monkeypatch.setattr(DedicatedConnection, "open", counted_connecting)
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self.failed.append(name)
+            raise
 
     async def wait(self, name: str, count: int) -> None:
         await eventually(lambda: self.failed.count(name) >= count, timeout=20, message=f"{name} failed {count} times")
 
 
 @pytest.fixture
-def tries(monkeypatch: pytest.MonkeyPatch) -> Tries:
-    return Tries(monkeypatch)
+def tries(intercept: Intercept, monkeypatch: pytest.MonkeyPatch) -> Tries:
+    return Tries(intercept, monkeypatch)
 
 
 @pytest.fixture
@@ -65,8 +65,21 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faststream_outbox._internal.queue.pending.APART_SECONDS", 3600.0)
 
 
-async def failing(claim: Claim) -> NoReturn:
+async def failing(claim: Claim) -> Done:
+    """Handles what is good."""
+    if claim.payload == b"good":
+        return DONE
     raise ValueError("no such order")
+
+
+NO_POISON = "alter table {d} add constraint no_poison check (payload <> 'poison')"
+
+
+@pytest.fixture
+async def poisoned(rig: Rig) -> Rig:
+    """A rig whose dead letters must not be poison."""
+    await rig.sql(NO_POISON)
+    return rig
 
 
 async def is_far_away(rig: Rig) -> bool:
@@ -99,9 +112,7 @@ class TestOutage:
             await rig.sql("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'refused_role'")
             return LATER
 
-        await rig.work(handle, client=rig.another_client(engine=role_engine))
-        await rig.put("a")
-        await rig.witness.wait(events.Started)
+        await rig.ended(events.Started, handle, "a", client=rig.another_client(engine=role_engine))
         await tries.wait("open", 3)
         await rig.sql("alter role refused_role login")
         await rig.witness.wait(events.Retried)
@@ -114,9 +125,7 @@ class TestOutage:
             await rig.sql("alter table {t} rename to {t}_away")
             return LATER
 
-        await rig.work(handle)
-        await rig.put("a")
-        await rig.witness.wait(events.Started)
+        await rig.ended(events.Started, handle, "a")
         await tries.wait("settle_retry", 3)
         await rig.sql("alter table {t}_away rename to {t}")
         await rig.witness.wait(events.Retried)
@@ -126,14 +135,8 @@ class TestOutage:
         self, driver_rig: Rig, tries: Tries
     ) -> None:
         rig = driver_rig
-
-        async def handle(claim: Claim) -> Done:
-            if claim.payload == b"bad":
-                raise ValueError("no such order")
-            return DONE
-
         await rig.sql("alter table {d} rename to {d}_away")
-        await rig.work(handle, retry_strategy=NoRetry())
+        await rig.work(failing, retry_strategy=NoRetry())
         await rig.put("bad")
         await tries.wait("settle_dead", 2)
         for count in (1, 2, 3):
@@ -146,63 +149,48 @@ class TestOutage:
         await rig.witness.wait(events.StatementWorks, role="settle")
         assert ([letter["payload"] for letter in await rig.dead()], await rig.is_empty()) == ([b"bad"], True)
 
-    @pytest.mark.slow
-    async def test_a_missing_table_is_not_asked_for_once_per_message(self, rig: Rig, tries: Tries) -> None:
-        await rig.sql("alter table {d} rename to {d}_away")
-        await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
-        await rig.put(*["bad"] * 300)
-        await rig.witness.wait(events.Started, count=300)
-        await tries.wait("settle_dead", 5)
-        assert len(tries.failed) < 50
-        await rig.sql("alter table {d}_away rename to {d}")
-        await rig.witness.wait(events.Died, count=300)
-
 
 class TestRefused:
     @pytest.mark.slow
     @pytest.mark.usefixtures("impatient")
-    async def test_is_parked_after_several_refusals(self, driver_rig: Rig, tries: Tries) -> None:
+    async def test_is_parked_after_several_refusals_and_in_nobodys_way(self, driver_rig: Rig, tries: Tries) -> None:
         rig = driver_rig
-        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
+        await rig.sql(NO_POISON)
         await rig.work(failing, retry_strategy=NoRetry())
-        await rig.put("poison")
+        (number,) = await rig.put("poison")
         refused = await rig.witness.wait(events.OutcomeRefused)
         await eventually(lambda: is_far_away(rig))
         assert (tries.failed.count("settle_dead") >= 5, "no_poison" in str(refused.error)) == (True, True)
-        (row,) = await rig.sql("select acquired_token, attempts_count, headers from {t}")
-        assert (row["acquired_token"], row["attempts_count"]) == (None, 1)
+        await rig.put("good", "bad")
+        await rig.witness.wait(events.Handled)
+        await rig.witness.wait(events.Died)
+        assert [event.id for event in rig.witness.of(events.OutcomeRefused)] == [number]
+        (row,) = await rig.sql("select payload, acquired_token, attempts_count, headers from {t}")
+        assert (row["payload"], row["acquired_token"], row["attempts_count"]) == (b"poison", None, 1)
         assert row["headers"]["x-outbox-failure"].startswith("retry_terminal; dead letter refused")
 
     @pytest.mark.usefixtures("patient")
-    async def test_a_trigger_that_gives_way_in_time_parks_nothing(self, rig: Rig, tries: Tries) -> None:
-        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
-        await rig.work(failing, retry_strategy=NoRetry())
-        await rig.put("poison")
+    async def test_a_trigger_that_gives_way_in_time_parks_nothing(self, poisoned: Rig, tries: Tries) -> None:
+        await poisoned.work(failing, retry_strategy=NoRetry())
+        await poisoned.put("poison")
         await tries.wait("settle_dead", 2)
-        await rig.sql("alter table {d} drop constraint no_poison")
-        await rig.witness.wait(events.Died)
-        assert rig.witness.of(events.OutcomeRefused) == []
+        await poisoned.sql("alter table {d} drop constraint no_poison")
+        await poisoned.witness.wait(events.Died)
+        assert poisoned.witness.of(events.OutcomeRefused) == []
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("patient")
-    async def test_its_neighbours_are_written_before_it_is_given_up(self, rig: Rig) -> None:
-        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
-        await rig.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
-        await rig.put("poison", *["harmless"] * 200)
-        await rig.witness.wait(events.Died, count=200)
+    async def test_its_neighbours_are_written_before_it_is_given_up(self, poisoned: Rig) -> None:
+        await poisoned.work(failing, retry_strategy=NoRetry(), max_workers=10, fetch_batch_size=100)
+        await poisoned.put("poison", *["harmless"] * 200)
+        await poisoned.witness.wait(events.Died, count=200)
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("impatient")
-    async def test_one_that_cannot_even_be_parked_is_in_nobodys_way(self, rig: Rig, tries: Tries) -> None:
-        await rig.sql("alter table {d} add constraint no_poison check (payload <> 'poison')")
+    async def test_one_that_cannot_even_be_parked_is_in_nobodys_way(self, poisoned: Rig, tries: Tries) -> None:
+        rig = poisoned
         await rig.sql("alter table {t} add constraint no_parking check (next_attempt_at < 'infinity')")
-
-        async def handle(claim: Claim) -> Done:
-            if claim.payload != b"good":
-                raise ValueError("no such order")
-            return DONE
-
-        await rig.work(handle, retry_strategy=NoRetry())
+        await rig.work(failing, retry_strategy=NoRetry())
         await rig.put("poison")
         await tries.wait("settle_apart", 2)
         await rig.put("good", "bad")
@@ -228,18 +216,16 @@ class TestLocked:
     @pytest.mark.slow
     async def test_a_row_that_somebody_has_locked_holds_up_no_other_outcome(self, driver_rig: Rig) -> None:
         rig = driver_rig
-        locked = asyncio.Event()
+        gate = Gate()
 
         async def handle(claim: Claim) -> Outcome:
-            await locked.wait()
+            await gate(claim)
             return DONE if claim.payload == b"good" else LATER
 
-        await rig.work(handle, max_workers=10, lease_ttl_seconds=3600.0)
-        await rig.put("held", "a", "b", "good")
-        await rig.witness.wait(events.Started, count=4)
+        await rig.ended(events.Started, handle, "held", "a", "b", "good", max_workers=10, lease_ttl_seconds=3600.0)
         async with rig.engine.begin() as connection:
             await connection.execute(text(f"select 1 from {rig.table.name} where payload = 'held' for update"))
-            locked.set()
+            gate.open.set()
             await rig.witness.wait(events.Retried, count=2, timeout=15)
             await rig.witness.wait(events.Handled, timeout=15)
             assert len(rig.witness.of(events.Retried)) == 2

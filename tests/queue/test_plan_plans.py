@@ -1,7 +1,7 @@
 """The plans of a client: the one place where its claimer, its scanner, its workers and hints meet."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -65,19 +65,15 @@ def resting(plans: Plans, worker: Worker) -> ClaimPlan:
 
 
 class TestWorkers:
-    def test_a_new_one_waits_for_its_first_scan_but_not_for_long(self, plans: Plans, worker: Worker) -> None:
-        plans.add(worker, 100.0)
-        assert plans.open()[worker].begins_at == 100.0 + FIRST_SCAN_SECONDS
-
-    def test_a_new_one_wakes_the_claimer(self, plans: Plans, worker: Worker) -> None:
+    def test_a_new_one_wakes_the_claimer_and_waits_for_its_first_scan_but_not_for_long(
+        self, plans: Plans, worker: Worker
+    ) -> None:
         plans.add(worker, 100.0)
         assert plans.work.is_set()
+        assert plans.open()[worker].begins_at == 100.0 + FIRST_SCAN_SECONDS
 
-    def test_one_without_room_wants_nothing(self, plans: Plans) -> None:
+    def test_one_without_room_and_one_that_has_left_want_nothing(self, plans: Plans, worker: Worker) -> None:
         plans.add(worker_of("orders", room=0), 100.0)
-        assert not plans.open()
-
-    def test_one_that_has_left_wants_nothing(self, plans: Plans, worker: Worker) -> None:
         plans.add(worker, 100.0)
         plans.remove(worker)
         assert not plans.open()
@@ -87,67 +83,55 @@ class TestWorkers:
         assert plans.open()[worker] is not resting
 
 
-class TestHint:
-    def test_reaches_every_worker_of_the_queue(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
-        plans.hint(Hint("orders"), 101.0)
-        assert plans.open()[worker].with_work(keyed=False)
-
-    def test_wakes_the_claimer(self, plans: Plans, resting: ClaimPlan) -> None:
-        plans.hint(Hint("orders"), 101.0)
-        assert plans.work.is_set()
+def test_a_hint_reaches_every_worker_of_the_queue_and_wakes_the_claimer(
+    plans: Plans, worker: Worker, resting: ClaimPlan
+) -> None:
+    plans.hint(Hint("orders"), 101.0)
+    assert plans.open()[worker].with_work(keyed=False)
+    assert plans.work.is_set()
 
 
 class TestSettled:
-    def test_frees_its_key(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
+    def test_frees_its_key_and_asks_for_the_next_of_it(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
         resting.keys.hold(KEY, 1)
         plans.settled(worker, claim_of(), DONE, 101.0)
         assert not resting.keys.is_held(KEY)
-
-    def test_asks_for_the_next_of_its_key(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
-        resting.keys.hold(KEY, 1)
-        plans.settled(worker, claim_of(), DONE, 101.0)
         assert list(resting.keys.take(1)) == [KEY]
 
     def test_has_what_was_given_back_scanned_for(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
         plans.settled(worker, claim_of(), RELEASE, 101.0)
         assert resting.scan_at == max(101.0, resting.earliest_scan)
 
-    def test_of_what_is_done_asks_for_no_scan(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
+    def test_of_what_is_done_wakes_the_claimer_and_asks_for_no_scan(
+        self, plans: Plans, worker: Worker, resting: ClaimPlan
+    ) -> None:
         before = resting.scan_at
         plans.settled(worker, claim_of(), DONE, 101.0)
-        assert resting.scan_at == before
-
-    def test_wakes_the_claimer(self, plans: Plans, worker: Worker, resting: ClaimPlan) -> None:
-        plans.settled(worker, claim_of(), DONE, 101.0)
         assert plans.work.is_set()
+        assert resting.scan_at == before
 
     def test_of_one_that_has_left_is_nothing(self, plans: Plans, worker: Worker) -> None:
         plans.settled(worker, claim_of(), RELEASE, 101.0)
         assert not plans.open()
 
 
-class TestRested:
-    def test_wakes_the_scanner_for_a_scan_that_is_due_before(self, plans: Plans, resting: ClaimPlan) -> None:
-        plans.scans_at(resting.scan_at + 1.0)
-        plans.rested(101.0)
-        assert plans.rest.is_set()
-
-    def test_lets_it_sleep_where_it_wakes_in_time(self, plans: Plans, resting: ClaimPlan) -> None:
-        plans.scans_at(resting.scan_at)
-        plans.rested(101.0)
-        assert not plans.rest.is_set()
-
-    def test_wakes_it_where_it_is_not_known_what_falls_due(self, plans: Plans, resting: ClaimPlan) -> None:
-        plans.scans_at(0.0)
-        next(iter(resting.lanes.values())).due_unknown()
-        plans.rested(101.0)
-        assert plans.rest.is_set()
-
-    def test_wakes_it_to_read_the_horizon(self, plans: Plans, resting: ClaimPlan) -> None:
-        plans.scans_at(0.0)
-        plans.horizon.is_wanted = True
-        plans.rested(101.0)
-        assert plans.rest.is_set()
+@pytest.mark.parametrize(
+    ("later", "steps", "is_woken"),
+    [
+        (1.0, lambda plans, plan: None, True),
+        (0.0, lambda plans, plan: None, False),
+        (None, lambda plans, plan: next(iter(plan.lanes.values())).due_unknown(), True),
+        (None, lambda plans, plan: setattr(plans.horizon, "is_wanted", True), True),
+    ],
+    ids=["a scan is due before", "it wakes in time", "it is not known what falls due", "the horizon is to be read"],
+)
+def test_who_rests_wakes_the_scanner(
+    plans: Plans, resting: ClaimPlan, later: float | None, steps: Callable[[Plans, ClaimPlan], None], is_woken: bool
+) -> None:
+    plans.scans_at(0.0 if later is None else resting.scan_at + later)
+    steps(plans, resting)
+    plans.rested(101.0)
+    assert plans.rest.is_set() is is_woken
 
 
 class TestScan:

@@ -1,30 +1,27 @@
 """Leases are renewed in time, and no more often than needed."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.queue.renewer import LONGEST_PAUSE, SHORTEST_PAUSE, due, pause
-from faststream_outbox._internal.sql.statements import Statement
-from faststream_outbox.queue import DONE, Claim, Done, Worker
+from faststream_outbox.queue import Claim, Done
 from tests.cases import each
 from tests.queue.claims import claim_of
-from tests.queue.rig import Rig
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import Gate, Rig
 from tests.waiting import eventually
+
+STEAL = "update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'"
 
 
 class TestPause:
-    def test_is_the_longest_without_workers(self) -> None:
-        assert pause([]) == LONGEST_PAUSE
-
-    def test_is_the_longest_for_long_leases(self) -> None:
-        assert pause([3600.0]) == LONGEST_PAUSE
-
-    def test_is_not_shorter_than_the_shortest(self) -> None:
-        assert pause([0.001]) == SHORTEST_PAUSE
+    @each(("ttls", "expected"), [([], LONGEST_PAUSE), ([3600.0], LONGEST_PAUSE), ([0.001], SHORTEST_PAUSE)])
+    def test_has_bounds(self, ttls: list[float], expected: float) -> None:
+        assert pause(ttls) == expected
 
     @each("ttl", [0.2, 1.0, 10.0, 29.0])
     def test_leaves_time_to_renew_before_half_the_lease_is_over(self, ttl: float) -> None:
@@ -32,130 +29,81 @@ class TestPause:
 
 
 class TestDue:
+    @pytest.fixture
+    def claim(self) -> Claim:
+        return claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+
     @each(("now", "is_due"), [(119.9, False), (120.0, True), (500.0, True)])
-    def test_is_a_lease_that_is_a_third_of_its_time_old(self, now: float, is_due: bool) -> None:
-        claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+    def test_is_a_lease_that_is_a_third_of_its_time_old(self, claim: Claim, now: float, is_due: bool) -> None:
         assert due([claim], now) == ([claim] if is_due else [])
 
-    def test_counts_from_the_last_renewal(self) -> None:
-        claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+    def test_counts_from_the_last_renewal(self, claim: Claim) -> None:
         claim.renewed(150.0)
         assert due([claim], 160.0) == []
 
-    def test_is_no_lease_that_was_lost(self) -> None:
-        claim = claim_of(claimed_at=100.0, lease_ttl_seconds=60.0)
+    def test_is_no_lease_that_was_lost(self, claim: Claim) -> None:
         claim.lose(cancel=False)
         assert due([claim], 500.0) == []
 
 
+@pytest.mark.usefixtures("renewed_often")
 class TestRenewing:
-    @pytest.mark.usefixtures("renewed_often")
     async def test_one_statement_renews_all_that_runs(self, rig: Rig, sent: list[str]) -> None:
-        finish = asyncio.Event()
-
-        async def handle(claim: Claim) -> Done:
-            await finish.wait()
-            return DONE
-
-        worker = await rig.work(handle, max_workers=20, fetch_batch_size=20, lease_ttl_seconds=60.0)
+        gate = Gate()
+        worker = await rig.work(gate, max_workers=20, fetch_batch_size=20, lease_ttl_seconds=60.0)
         await rig.put(*(str(number) for number in range(20)))
         await eventually(lambda: 20 in [event.count for event in rig.witness.of(events.LeasesRenewed)])
-        finish.set()
+        gate.open.set()
         await rig.witness.wait(events.Handled, count=20)
         await worker.stop()
         assert sent.count("renew") == len(rig.witness.of(events.LeasesRenewed))
 
-    @pytest.mark.usefixtures("renewed_often")
     @pytest.mark.parametrize("policy", ["continue", "cancel"])
-    async def test_a_lost_lease_cancels_the_handler_if_the_worker_says_so(self, rig: Rig, policy: str) -> None:
+    async def test_a_lost_lease_cancels_the_handler_if_the_worker_says_so_and_changes_nothing(
+        self, rig: Rig, policy: str
+    ) -> None:
         ended: list[str] = []
-        finish = asyncio.Event()
+        gate = Gate()
 
         async def handle(claim: Claim) -> Done:
             try:
-                await finish.wait()
+                outcome = await gate(claim)
             except asyncio.CancelledError:
                 ended.append("cancel")
                 raise
             ended.append("continue")
-            return DONE
+            return outcome
 
-        await rig.work(handle, lease_ttl_seconds=60.0, on_lease_lost=policy)
-        await rig.put("a")
-        await rig.witness.wait(events.Started)
-        await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
-        lost = await rig.witness.wait(events.LeaseWasLost)
-        finish.set()
-        await rig.put("b")
-        await rig.witness.wait(events.Handled)
-        assert (lost.phase, ended[0]) == ("running", policy)
-
-    @pytest.mark.usefixtures("renewed_often")
-    async def test_a_cancelled_handler_of_a_lost_lease_changes_nothing_in_the_table(self, rig: Rig) -> None:
-        async def handle(claim: Claim) -> Done:
-            if claim.payload == b"a":
-                await asyncio.Event().wait()
-            return DONE
-
-        await rig.work(handle, lease_ttl_seconds=60.0, on_lease_lost="cancel")
-        await rig.put("a")
-        await rig.witness.wait(events.Started)
-        await rig.sql("update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'")
+        await rig.ended(events.Started, handle, "a", lease_ttl_seconds=60.0, on_lease_lost=policy)
+        await rig.sql(STEAL)
         before = await rig.row()
-        await rig.witness.wait(events.LeaseWasLost)
+        lost = await rig.witness.wait(events.LeaseWasLost)
+        gate.open.set()
         await rig.put("b")
         await rig.witness.wait(events.Handled)
-        assert await rig.row() == before
+        assert (lost.phase, ended[0], await rig.row()) == ("running", policy, before)
 
+    async def test_one_that_fails_is_told_and_made_again(self, rig: Rig, intercept: Intercept) -> None:
+        failures = iter([ConnectionResetError()])
 
-class TestWaiting:
-    @pytest.mark.usefixtures("renewed_often")
+        @intercept
+        async def unreachable(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            if name == "renew" and (error := next(failures, None)) is not None:
+                raise error
+            return await send()
+
+        await rig.ended(events.Started, Gate(), "a", lease_ttl_seconds=60.0)
+        await rig.witness.wait(events.StatementFailed, role="renew")
+        await rig.witness.wait(events.LeasesRenewed)
+        await rig.witness.wait(events.StatementWorks, role="renew")
+
     async def test_a_message_that_lost_its_lease_while_it_waited_is_not_started(self, rig: Rig) -> None:
-        worker, finish = await self.filled(rig, lease_ttl_seconds=60.0)
-        waiting = worker.waiting
-        await rig.sql(
-            "update {t} set acquired_token = gen_random_uuid(), next_attempt_at = now() + interval '1 h'"
-            " where payload = 'slow' and id > (select min(id) from {t})"
-        )
-        await rig.witness.wait(events.LeaseWasLost, count=waiting, phase="waiting")
-        finish.set()
+        gate = Gate()
+        await rig.filled(gate, lease_ttl_seconds=60.0)
+        await rig.sql(STEAL + " where payload = 'slow' and id > (select min(id) from {t})")
+        await rig.witness.wait(events.LeaseWasLost, count=7, phase="waiting")
+        gate.open.set()
         await rig.witness.wait(events.Handled, count=51)
         await rig.put("quick")
         await rig.witness.wait(events.Handled, count=52)
         assert len(rig.witness.of(events.Started)) == 52
-
-    @pytest.mark.slow
-    async def test_a_lease_that_could_not_be_renewed_in_time_is_not_begun_upon(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The server is out of reach for longer than the lease: somebody else may have the message by now."""
-        worker, finish = await self.filled(rig, lease_ttl_seconds=2.0)
-        waiting = worker.waiting
-        fetch = DedicatedConnection.fetch
-
-        async def unreachable(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
-            if statement.name == "renew":
-                raise ConnectionResetError
-            return await fetch(connection, statement, values)
-
-        monkeypatch.setattr(DedicatedConnection, "fetch", unreachable)
-        await asyncio.sleep(2.1)
-        finish.set()
-        await rig.witness.wait(events.LeaseWasLost, count=waiting, phase="waiting")
-        assert len(rig.witness.of(events.Started)) == 51
-
-    async def filled(self, rig: Rig, **options: Any) -> tuple[Worker, asyncio.Event]:
-        """A worker that runs one slow message and has others waiting in memory."""
-        finish = asyncio.Event()
-
-        async def handle(claim: Claim) -> Done:
-            if claim.payload == b"slow":
-                await finish.wait()
-            return DONE
-
-        worker = await rig.work(handle, fetch_batch_size=10, **options)
-        await rig.put(*["quick"] * 50)
-        await rig.witness.wait(events.Handled, count=50)
-        await rig.put(*["slow"] * 8)
-        await eventually(lambda: worker.waiting == 7, message="messages wait in memory")
-        return worker, finish

@@ -10,8 +10,8 @@ import pytest
 from faststream_outbox import events
 from faststream_outbox._internal.queue import scanner as searching
 from faststream_outbox._internal.wakeup.hint import Hint
-from faststream_outbox.queue import DONE, Claim, Done, OutboxClient, pause, resume
-from tests.queue.rig import Rig, hinted
+from faststream_outbox.queue import OutboxClient, pause, resume
+from tests.queue.rig import Rig, done, hinted
 from tests.waiting import eventually
 
 KEYS = 3 * searching.KEYS_PER_WALK
@@ -19,18 +19,13 @@ ROWS = (
     "insert into {t} (queue, payload, key, next_attempt_at)"
     " select 'orders', '1', :prefix || n, now() + make_interval(secs => :due_in) from generate_series(1, :keys) n"
 )
-LEASE = "update {t} set acquired_token = gen_random_uuid(), deliveries_count = 1, acquired_at = now()"
 EXPIRE = "update {t} set acquired_at = now() - interval '1 h' where key like 'z%'"
-
-
-async def handle(claim: Claim) -> Done:
-    return DONE
 
 
 async def begin(rig: Rig, **options: Any) -> OutboxClient:
     """A worker that has looked at everything once and found nothing to do."""
     client = rig.another_client(watch=False, listen=False)
-    worker = await rig.work(handle, client=client, **options)
+    worker = await rig.work(done, client=client, **options)
     plan = client.plans.open()[worker]
 
     def has_passed_all() -> bool:
@@ -54,7 +49,7 @@ async def test_every_key_of_a_resumed_queue_is_found_by_one_look(rig: Rig, sent:
 async def test_a_key_is_found_beside_many_that_wait_for_later(rig: Rig, sent: list[str]) -> None:
     await rig.sql(ROWS, prefix="a", due_in=3600.0, keys=KEYS)
     await rig.sql(ROWS, prefix="z", due_in=-10.0, keys=1)
-    await rig.sql(LEASE + " where key like 'z%'")
+    await rig.lease("key like 'z%'")
     client = await begin(rig)
     await rig.sql(EXPIRE)
     sent.clear()
@@ -72,7 +67,7 @@ async def test_where_too_much_is_due_the_keys_are_walked_to_the_end(
     for _ in range(3):
         await rig.sql(ROWS, prefix="a", due_in=-10.0, keys=12)
     await rig.sql(ROWS, prefix="z", due_in=-5.0, keys=1)
-    await rig.sql(LEASE)
+    await rig.lease()
     client = await begin(rig)
     await rig.sql(EXPIRE)
     sent.clear()

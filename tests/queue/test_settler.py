@@ -1,21 +1,16 @@
 """Outcomes are written together, again after a failure, and only under their lease."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
-from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Release, Retry
-from tests.queue.rig import POLLING, Rig
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import POLLING, Rig, Seen, done
 from tests.waiting import eventually
-
-
-async def done(claim: Claim) -> Done:
-    return DONE
 
 
 class TestGroupCommit:
@@ -33,118 +28,81 @@ class TestGroupCommit:
         assert sent.count("settle_done") <= 400
 
     async def test_what_finishes_while_a_statement_is_under_way_goes_into_the_next(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+        self, rig: Rig, intercept: Intercept
     ) -> None:
+        """Also of several workers."""
         sizes: list[int] = []
         hold = asyncio.Event()
-        fetch = DedicatedConnection.fetch
 
-        async def held(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
-            if statement.name == "settle_done":
+        @intercept
+        async def held(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            if name == "settle_done":
                 sizes.append(len(values["ids"]))
                 if len(sizes) == 1:
                     await hold.wait()
-            return await fetch(connection, statement, values)
+            return await send()
 
-        monkeypatch.setattr(DedicatedConnection, "fetch", held)
-        worker = await rig.work(done, max_workers=20, fetch_batch_size=20)
+        workers = [await rig.work(done, queue, max_workers=20, fetch_batch_size=20) for queue in ("orders", "mails")]
         await rig.put("first")
         await eventually(lambda: sizes)
-        await rig.put(*["x"] * 20)
+        for queue in ("orders", "mails"):
+            await rig.put(*["x"] * 10, queue=queue)
         await rig.witness.wait(events.Started, count=21)
-        await eventually(lambda: not worker.running)
+        await eventually(lambda: not any(worker.running for worker in workers))
         hold.set()
         await rig.witness.wait(events.Handled, count=21)
         assert sizes == [1, 20]
 
-    async def test_outcomes_of_several_workers_go_into_one_statement(self, rig: Rig, sent: list[str]) -> None:
-        together = asyncio.Event()
-
-        async def handle(claim: Claim) -> Done:
-            await together.wait()
-            return DONE
-
-        for number in range(10):
-            await rig.work(handle, f"q{number}")
-            await rig.put("x", queue=f"q{number}")
-        await rig.witness.wait(events.Started, count=10)
-        together.set()
-        await rig.witness.wait(events.Handled, count=10)
-        assert sent.count("settle_done") <= 2
-
     async def test_what_is_given_back_is_written_last(self, rig: Rig, sent: list[str]) -> None:
         """Who hears of it must not find its key held by what ended together with it."""
-
-        async def handle(claim: Claim) -> Outcome:
-            return Dead() if claim.payload == b"a" else DONE
-
         # Who knows that its handler is quick takes several messages of a key at once.
-        await rig.work(handle)
-        await rig.put("first")
-        await rig.witness.wait(events.Handled)
+        await rig.ended(events.Handled, Seen(lambda claim: Dead() if claim.payload == b"a" else DONE), "first")
         await rig.put("a", "b", key="k")
         await rig.witness.wait(events.Handled, count=2)
         assert "settle_release" not in sent[: sent.index("settle_dead")]
 
 
-class Cut:
+@pytest.fixture
+def cut(intercept: Intercept) -> Callable[..., None]:
     """Breaks the connection around the first settle statement, before or after the server has got it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: str, before_retry: Any = None) -> None:
-        self.cut = 0
-        fetch = DedicatedConnection.fetch
+    def cut(when: str, meanwhile: Callable[[], Awaitable[object]] | None = None) -> None:
+        left = iter([ConnectionResetError()])
 
-        async def breaking(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
-            if not statement.name.startswith("settle_") or self.cut:
-                return await fetch(connection, statement, values)
-            self.cut += 1
+        @intercept
+        async def breaking(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            if not name.startswith("settle_") or (error := next(left, None)) is None:
+                return await send()
             if when == "after":
-                await fetch(connection, statement, values)
-            if before_retry is not None:
-                await before_retry()
-            raise ConnectionResetError
+                await send()
+            if meanwhile is not None:
+                await meanwhile()
+            raise error
 
-        monkeypatch.setattr(DedicatedConnection, "fetch", breaking)
+    return cut
 
 
 class TestBrokenConnection:
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("outcome", [DONE, Retry(3600.0), Dead()], ids=["done", "retry", "dead"])
-    async def test_the_outcome_is_written_exactly_once(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, when: str
+    async def test_the_outcome_is_written_exactly_once_and_all_is_told(
+        self, rig: Rig, cut: Callable[..., None], outcome: Outcome, when: str
     ) -> None:
-        async def handle(claim: Claim) -> Outcome:
-            return outcome
-
-        cut = Cut(monkeypatch, when)
-        await rig.work(handle, lease_ttl_seconds=5.0)
-        await rig.put("a")
+        cut(when)
         expected = {Done: events.Handled, Retry: events.Retried, Dead: events.Died}[type(outcome)]
-        await rig.witness.wait(expected)
+        await rig.ended(expected, Seen(lambda claim: outcome), "a", lease_ttl_seconds=5.0)
         rows, letters = await rig.rows(), await rig.dead()
-        assert (cut.cut, len(rig.witness.of(events.Started))) == (1, 1)
+        assert len(rig.witness.of(events.Started)) == 1
         assert [row["attempts_count"] for row in rows] == ([1] if isinstance(outcome, Retry) else [])
         assert [letter["attempts_count"] for letter in letters] == ([1] if isinstance(outcome, Dead) else [])
         assert rig.witness.of(events.LeaseWasLost) == []
-
-    async def test_the_loss_and_the_return_are_told(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        Cut(monkeypatch, "before")
-        await rig.work(done)
-        await rig.put("a")
         lost = await rig.witness.wait(events.StatementFailed, role="settle")
         await rig.witness.wait(events.StatementWorks, role="settle")
         assert isinstance(lost.error, ConnectionResetError)
 
-    async def test_a_lease_lost_during_an_outage_is_told_as_lost(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        async def take_away() -> None:
-            await rig.sql("update {t} set acquired_token = gen_random_uuid(), acquired_at = now()")
-
-        Cut(monkeypatch, "before", take_away)
-        await rig.work(done)
-        await rig.put("a")
-        await rig.witness.wait(events.LeaseWasLost)
+    async def test_a_lease_lost_during_an_outage_is_told_as_lost(self, rig: Rig, cut: Callable[..., None]) -> None:
+        cut("before", rig.lease)
+        await rig.ended(events.LeaseWasLost, done, "a")
         assert rig.witness.of(events.Handled) == []
 
 
@@ -158,14 +116,12 @@ class TestLostLease:
         async def handle(claim: Claim) -> Outcome:
             if claim.payload == b"b":
                 return DONE
-            await rig.sql("update {t} set acquired_token = gen_random_uuid() where payload = 'a'")
+            await rig.lease("payload = 'a'")
             rows.extend(await rig.rows())
             return outcome
 
         rows: list[Any] = []
-        await rig.work(handle)
-        await rig.put("a")
-        lost = await rig.witness.wait(events.LeaseWasLost)
+        lost = await rig.ended(events.LeaseWasLost, handle, "a")
         await rig.put("b")
         await rig.witness.wait(events.Handled)
         assert (lost.phase, await rig.rows(), await rig.dead()) == ("settling", rows, [])
@@ -175,14 +131,10 @@ class TestLostLease:
 
         async def handle(claim: Claim) -> Done:
             if claim.payload == b"a":
-                await rig.sql(
-                    "update {t} set acquired_token = gen_random_uuid(), acquired_at = now() where payload = 'a'"
-                )
+                await rig.lease("payload = 'a'")
             return DONE
 
-        await rig.work(handle, **POLLING)
-        await rig.put("a", key="k")
-        await rig.witness.wait(events.LeaseWasLost)
+        await rig.ended(events.LeaseWasLost, handle, "a", key="k", **POLLING)
         await rig.put("b", key="k")
         await rig.put("c", key="other")
         await rig.witness.wait(events.Handled)

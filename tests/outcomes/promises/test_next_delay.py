@@ -29,15 +29,11 @@ on_a_busy_machine = settings(deadline=None, suppress_health_check=[HealthCheck.t
 MICROSECOND = 1e-6
 
 
-def ask(strategy: object, attempts_count: int = 1, exception: BaseException | None = None) -> float | None:
-    return next_delay(
-        strategy,
-        now=NOW,
-        first_attempt_at=NOW,
-        last_attempt_at=NOW,
-        attempts_count=attempts_count,
-        exception=exception,
-    )
+def ask(
+    strategy: object, attempts_count: int = 1, exception: BaseException | None = None, now: datetime = NOW
+) -> float | None:
+    facts: dict[str, Any] = {"first_attempt_at": NOW, "last_attempt_at": NOW, "attempts_count": attempts_count}
+    return next_delay(strategy, now=now, exception=exception, **facts)
 
 
 class TransientError(Exception):
@@ -52,39 +48,27 @@ class TransientOnly(ExponentialRetry):
 
 
 class TransientOnlyByDelay(ExponentialRetry):
-    def get_next_attempt_delay(
-        self,
-        *,
-        first_attempt_at: datetime,
-        last_attempt_at: datetime,
-        attempts_count: int,
-        exception: BaseException | None = None,
-    ) -> float | None:
+    def get_next_attempt_delay(self, *, exception: BaseException | None = None, **attempt: Any) -> float | None:
         if exception and not isinstance(exception, TransientError):
             return None
-        return super().get_next_attempt_delay(
-            first_attempt_at=first_attempt_at,
-            last_attempt_at=last_attempt_at,
-            attempts_count=attempts_count,
-            exception=exception,
-        )
+        return super().get_next_attempt_delay(exception=exception, **attempt)
 
 
+@dataclass
 class DelayOnly:
     """Looks like a strategy by its newer method alone."""
 
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
+    answer: object
 
     def get_next_attempt_delay(self, **_attempt: object) -> object:
         return self.answer
 
 
+@dataclass
 class AtOnly:
     """Looks like a strategy by its older method alone."""
 
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
+    answer: object
 
     def get_next_attempt_at(self, **_attempt: object) -> object:
         return self.answer
@@ -92,23 +76,28 @@ class AtOnly:
 
 class TestOverriding:
     @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
-    def test_a_transient_error_follows_the_schedule(self, strategy_type: type[ExponentialRetry]) -> None:
-        strategy = strategy_type(initial_delay_seconds=1)
-        assert [ask(strategy, n, TransientError()) for n in (1, 2, 3)] == pytest.approx(
-            [1.0, 2.0, 4.0], abs=MICROSECOND
-        )
-
-    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
-    def test_another_error_is_given_up(self, strategy_type: type[ExponentialRetry]) -> None:
-        assert ask(strategy_type(initial_delay_seconds=1), 1, KeyError()) is None
-
-    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
-    def test_a_nack_without_exception_follows_the_schedule(self, strategy_type: type[ExponentialRetry]) -> None:
-        assert ask(strategy_type(initial_delay_seconds=3)) == pytest.approx(3.0, abs=MICROSECOND)
-
-    @each("strategy_type", [TransientOnly, TransientOnlyByDelay])
-    def test_super_still_enforces_max_attempts(self, strategy_type: type[ExponentialRetry]) -> None:
-        assert ask(strategy_type(initial_delay_seconds=1, max_attempts=2), 2, TransientError()) is None
+    @each(
+        ("what", "attempts_count", "exception", "expected"),
+        [
+            *(
+                ("a transient error follows the schedule", n, TransientError(), delay)
+                for n, delay in ((1, 1), (2, 2), (3, 4))
+            ),
+            ("another error is given up", 1, KeyError(), None),
+            ("a nack without exception follows the schedule", 1, None, 1.0),
+            ("super still enforces max_attempts", 4, TransientError(), None),
+        ],
+    )
+    def test_of_one_method_decides(
+        self,
+        strategy_type: type[ExponentialRetry],
+        what: str,
+        attempts_count: int,
+        exception: BaseException | None,
+        expected: float | None,
+    ) -> None:
+        delay = ask(strategy_type(initial_delay_seconds=1, max_attempts=4), attempts_count, exception)
+        assert delay == pytest.approx(expected, abs=MICROSECOND)
 
     def test_an_overridden_delay_shows_in_get_next_attempt_at(self) -> None:
         at = TransientOnlyByDelay(initial_delay_seconds=1).get_next_attempt_at(
@@ -161,13 +150,8 @@ class TestOverriding:
 
 class TestNextDelay:
     def test_every_fact_reaches_the_strategy_by_name(self) -> None:
-        error = ValueError("boom")
-        facts = {
-            "first_attempt_at": NOW - timedelta(hours=1),
-            "last_attempt_at": NOW - timedelta(minutes=1),
-            "attempts_count": 3,
-            "exception": error,
-        }
+        times = {"first_attempt_at": NOW - timedelta(hours=1), "last_attempt_at": NOW - timedelta(minutes=1)}
+        facts = times | {"attempts_count": 3, "exception": ValueError("boom")}
         seen: dict[str, object] = {}
 
         class Recording:
@@ -209,15 +193,7 @@ class TestNextDelay:
         assert ask(AtOnly(answer)) == expected
 
     def test_a_time_is_measured_from_now_and_not_from_the_failure(self) -> None:
-        delay = next_delay(
-            AtOnly(NOW + timedelta(seconds=10)),
-            now=NOW + timedelta(seconds=4),
-            first_attempt_at=NOW,
-            last_attempt_at=NOW,
-            attempts_count=1,
-            exception=None,
-        )
-        assert delay == 6.0
+        assert ask(AtOnly(NOW + timedelta(seconds=10)), now=NOW + timedelta(seconds=4)) == 6.0
 
     @each("answer", [math.nan, True, "5", timedelta(seconds=5), NOW, Decimal(5)])
     def test_a_delay_that_is_not_a_number_of_seconds_is_refused(self, answer: object) -> None:

@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
 from faststream_outbox._internal.envelope import Envelope
 from tests.publish.conftest import Rows
-from tests.publish.ways import Way
+from tests.publish.ways import Way, message
 
-
-def message(body: bytes = b"{}", **fields: Any) -> Envelope:
-    return Envelope(queue="orders", body=body, **fields)
+LATER = datetime(2035, 5, 5, 5, 5, 5, 555555, tzinfo=UTC)
 
 
 async def test_row_appears_with_the_commit_and_not_before(any_way: Way, rows: Rows) -> None:
@@ -56,20 +56,6 @@ async def test_ids_of_a_thousand_messages_come_in_their_order(way: Way, rows: Ro
     assert [(row["id"], bytes(row["payload"])) for row in rows()] == list(zip(ids, bodies, strict=True))
 
 
-async def test_every_field_of_one_message_is_stored(way: Way, rows: Rows) -> None:
-    await _fields_are_stored(way, rows, [_full()])
-
-
-async def test_every_message_of_a_call_has_its_own_fields(way: Way, rows: Rows) -> None:
-    later = datetime(2035, 5, 5, 5, 5, 5, 555555, tzinfo=UTC)
-    bare = message(b"")
-    await _fields_are_stored(way, rows, [_full(), bare, _full(queue="other", key="k2", priority=-7, activate_at=later)])
-
-
-async def test_every_message_of_a_call_with_timers_has_its_own_fields(any_way: Way, rows: Rows) -> None:
-    await _fields_are_stored(any_way, rows, [_full(timer_id="t1"), message(b""), _full(timer_id="t2", key=None)])
-
-
 def _full(**fields: Any) -> Envelope:
     full = {
         "queue": "orders",
@@ -83,7 +69,16 @@ def _full(**fields: Any) -> Envelope:
     return Envelope(**(full | fields))
 
 
-async def _fields_are_stored(way: Way, rows: Rows, envelopes: list[Envelope]) -> None:
+@pytest.mark.parametrize(
+    "envelopes",
+    [
+        [_full()],
+        [_full(), message(b""), _full(queue="other", key="k2", priority=-7, activate_at=LATER)],
+        [_full(timer_id="t1"), message(b""), _full(timer_id="t2", key=None)],
+    ],
+    ids=["one message", "several", "with timers"],
+)
+async def test_every_message_of_a_call_has_its_own_fields(way: Way, rows: Rows, envelopes: list[Envelope]) -> None:
     await way.begin()
     ids = await way.publish(*envelopes)
     await way.commit()

@@ -18,7 +18,7 @@ from faststream_outbox._internal.schema.names import PAUSED
 from faststream_outbox.events import Events
 from faststream_outbox.publish import publish, publish_sync
 from tests.publish.conftest import Rows
-from tests.publish.ways import plain
+from tests.publish.ways import message, plain
 
 STORABLE = st.characters(codec="utf-8", exclude_characters="\x00")
 NAMES = st.text(STORABLE, min_size=1, max_size=255).filter(lambda name: name != PAUSED)
@@ -111,64 +111,59 @@ async def test_asyncpg_takes_the_extremes(engine: AsyncEngine, table: Table) -> 
 
 
 async def test_message_ids_are_made_unique(engine: AsyncEngine, table: Table, rows: Rows) -> None:
-    def some(count: int) -> list[Envelope]:
-        return [Envelope(queue="orders", body=b"") for _ in range(count)]
-
     async with engine.begin() as connection:
-        await publish(connection, table, *some(500))
-        await publish(connection, table, *some(1))
-        await publish(connection, table, *some(1))
-        await publish(connection, table, *some(500), Envelope(queue="orders", body=b"", timer_id="t"))
+        for count, timers in ((500, []), (1, []), (1, []), (500, [message(timer_id="t")])):
+            await publish(connection, table, *([message()] * count), *timers)
     ids = {row["message_id"] for row in rows()}
     assert len(ids) == 1003
     assert all(isinstance(id_, UUID) for id_ in ids)
 
 
-async def test_delay_is_not_counted_from_the_clients_clock(
-    engine: AsyncEngine, table: Table, rows: Rows, sync_engine: Engine
-) -> None:
+async def test_delay_is_not_counted_from_the_clients_clock(engine: AsyncEngine, table: Table, rows: Rows) -> None:
     async with engine.begin() as connection:
         # the statement's time, not that of the transaction, which may be long
         began = (await connection.execute(text("select now(), pg_sleep(0.05)"))).one()[0]
-        await publish(connection, table, Envelope(queue="orders", body=b"", activate_in=timedelta(seconds=10)))
+        await publish(connection, table, message(activate_in=timedelta(seconds=10)))
     (row,) = rows()
     assert row["next_attempt_at"] - began >= timedelta(seconds=10.05)
     assert row["next_attempt_at"] - row["created_at"] == timedelta(seconds=10)
 
 
-@pytest.mark.parametrize("delay", [timedelta(days=365_000), timedelta(microseconds=1), timedelta(0), timedelta.min])
-async def test_extreme_delays_are_stored(delay: timedelta, engine: AsyncEngine, table: Table, rows: Rows) -> None:
+async def test_extreme_delays_are_stored(engine: AsyncEngine, table: Table, rows: Rows) -> None:
+    delays = [timedelta(days=365_000), timedelta(microseconds=1), timedelta(0), timedelta.min]
     async with engine.begin() as connection:
-        await publish(connection, table, Envelope(queue="orders", body=b"", activate_in=delay))
-    (row,) = rows()
-    assert row["next_attempt_at"] - row["created_at"] == max(delay, timedelta(0))
+        for delay in delays:
+            await publish(connection, table, message(activate_in=delay))
+    found = [row["next_attempt_at"] - row["created_at"] for row in rows()]
+    assert found == [max(delay, timedelta(0)) for delay in delays]
 
 
-async def test_publishing_is_told_once_per_queue(engine: AsyncEngine, table: Table) -> None:
-    events, reported = Events(), []
+@pytest.fixture
+def told() -> tuple[Events, list[Published]]:
+    events, reported = Events(), list[Published]()
     events.subscribe(reported.append, Published)
+    return events, reported
+
+
+async def test_publishing_is_told_once_per_queue(
+    engine: AsyncEngine, table: Table, told: tuple[Events, list[Published]]
+) -> None:
+    events, reported = told
+    envelopes = [message(b"123", queue="a"), message(b"1", queue="b"), message(b"12", queue="a")]
     async with engine.begin() as connection:
-        await publish(
-            connection,
-            table,
-            Envelope(queue="a", body=b"123"),
-            Envelope(queue="b", body=b"1"),
-            Envelope(queue="a", body=b"12"),
-            events=events,
-        )
-    assert [(one.queue, one.count, one.size_bytes, one.error) for one in reported] == [
-        ("a", 2, 5, None),
-        ("b", 1, 1, None),
-    ]
+        await publish(connection, table, *envelopes, events=events)
+    found = [(one.queue, one.count, one.size_bytes, one.error) for one in reported]
+    assert found == [("a", 2, 5, None), ("b", 1, 1, None)]
 
 
-def test_failed_publishing_is_told_with_its_error(sync_engine: Engine, table: Table) -> None:
-    events, reported = Events(), []
-    events.subscribe(reported.append, Published)
+def test_failed_publishing_is_told_with_its_error(
+    sync_engine: Engine, table: Table, told: tuple[Events, list[Published]]
+) -> None:
+    events, reported = told
     with sync_engine.connect() as connection:
         connection.execute(text("set transaction read only"))
         with pytest.raises(Exception, match="read-only") as failed:
-            publish_sync(connection, table, Envelope(queue="a", body=b"123"), events=events)
+            publish_sync(connection, table, message(queue="a"), events=events)
     assert [(one.queue, one.count, one.error) for one in reported] == [("a", 1, failed.value)]
 
 
@@ -177,5 +172,5 @@ async def test_refused_message_is_not_told(engine: AsyncEngine, table: Table) ->
     events.subscribe(reported.append)
     async with engine.begin() as connection:
         with pytest.raises(ValueError, match="empty"):
-            await publish(connection, table, Envelope(queue="", body=b""), events=events)
+            await publish(connection, table, message(queue=""), events=events)
     assert reported == []

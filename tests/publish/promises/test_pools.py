@@ -1,6 +1,7 @@
 """Publishing through whatever pool the engine has, with savepoints, and where each statement commits by itself."""
 
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,11 +9,11 @@ from sqlalchemy import URL, Table
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool, StaticPool
 
-from faststream_outbox._internal.envelope import Envelope
-from faststream_outbox.log import Outbox, OutboxMessage
+from faststream_outbox.log import OutboxMessage
 from faststream_outbox.publish import cancel_timer, publish
 from tests.log.opened import delivered, opened
 from tests.publish.conftest import Rows
+from tests.publish.ways import message
 
 POOLS: dict[str, dict[str, Any]] = {
     "no pool": {"poolclass": NullPool},
@@ -21,27 +22,19 @@ POOLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=POOLS)
-def pool(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return POOLS[request.param]
-
-
-@pytest.fixture(params=["asyncpg", "psycopg"])
-async def pooled(request: pytest.FixtureRequest, database_url: URL, pool: dict[str, Any]) -> AsyncIterator[AsyncEngine]:
+@pytest.fixture(params=product(POOLS, ["asyncpg", "psycopg"]), ids=" ".join)
+async def pooled(request: pytest.FixtureRequest, database_url: URL) -> AsyncIterator[AsyncEngine]:
     """An engine with each kind of pool, on each driver."""
-    engine = create_async_engine(database_url.set(drivername=f"postgresql+{request.param}"), **pool)
+    pool, driver = request.param
+    engine = create_async_engine(database_url.set(drivername=f"postgresql+{driver}"), **POOLS[pool])
     yield engine
     await engine.dispose()
-
-
-def message(body: bytes, **fields: Any) -> Envelope:
-    return Envelope(queue="orders", body=body, **fields)
 
 
 async def _publish_each_way(session: Any, table: Table, mark: bytes) -> None:
     await publish(session, table, message(mark + b"one"))
     await publish(session, table, message(mark + b"alike"), message(mark + b"alike"))
-    await publish(session, table, message(mark + b"first"), Envelope(queue="mails", body=mark + b"second"))
+    await publish(session, table, message(mark + b"first"), message(mark + b"second", queue="mails"))
     await publish(session, table, message(mark + b"timer", timer_id=f"{mark!r}"))
     assert await cancel_timer(session, table, queue="orders", timer_id=f"{mark!r}")
 
@@ -77,18 +70,14 @@ async def test_each_statement_commits_by_itself(pooled: AsyncEngine, table: Tabl
 
 async def test_topics(pooled: AsyncEngine) -> None:
     async with opened(pooled) as outbox:
-        await _publish_to_topic(outbox, pooled)
+        async with AsyncSession(pooled) as session, session.begin():
+            await outbox.publish(session, OutboxMessage("t", 1), OutboxMessage("t", 2))
+            async with session.begin_nested():
+                await outbox.publish(session, OutboxMessage("t", 3))
+            inner = await session.begin_nested()
+            await outbox.publish(session, OutboxMessage("t", 4), OutboxMessage("t", 5))
+            await inner.rollback()
+        async with pooled.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await outbox.publish(connection, OutboxMessage("t", 6))
         assert await delivered(outbox, "g") == [1, 2, 3, 6]
-
-
-async def _publish_to_topic(outbox: Outbox, engine: AsyncEngine) -> None:
-    async with AsyncSession(engine) as session, session.begin():
-        await outbox.publish(session, OutboxMessage("t", 1), OutboxMessage("t", 2))
-        async with session.begin_nested():
-            await outbox.publish(session, OutboxMessage("t", 3))
-        inner = await session.begin_nested()
-        await outbox.publish(session, OutboxMessage("t", 4), OutboxMessage("t", 5))
-        await inner.rollback()
-    async with engine.connect() as connection:
-        await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await outbox.publish(connection, OutboxMessage("t", 6))

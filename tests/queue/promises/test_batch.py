@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from faststream_outbox import events
-from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry
+from faststream_outbox.queue import DONE, Claim, Dead, NoRetry, Outcome, Retry
 from tests.queue.rig import POLLING, Rig
 
 
 class Batches:
     """A handler that keeps what it got and answers one outcome for each."""
 
-    def __init__(self, answer: Callable[[Claim], Outcome] = lambda claim: DONE) -> None:
+    def __init__(self, answer: Callable[[Claim], Any] = lambda claim: DONE) -> None:
         self.seen: list[list[str]] = []
         self._answer = answer
 
@@ -32,27 +32,24 @@ class Batches:
 
 
 class TestSize:
-    async def test_a_backlog_comes_in_full_batches(self, driver_rig: Rig) -> None:
-        handle = Batches()
-        await driver_rig.put(*["x"] * 20)
-        await driver_rig.work(handle, batch=True, batch_size=5)
-        await driver_rig.witness.wait(events.Handled, count=20)
-        assert handle.sizes == [5, 5, 5, 5]
-
-    async def test_is_fetch_batch_size_if_nothing_else_is_said(self, rig: Rig) -> None:
-        handle = Batches()
-        await rig.put(*["x"] * 14)
-        await rig.work(handle, batch=True, fetch_batch_size=7)
-        await rig.witness.wait(events.Handled, count=14)
-        assert handle.sizes == [7, 7]
-
     @pytest.mark.slow
-    async def test_may_be_larger_than_fetch_batch_size(self, rig: Rig) -> None:
+    @pytest.mark.parametrize(
+        ("options", "sizes"),
+        [
+            ({"batch_size": 5}, [5, 5, 5, 5]),
+            ({"fetch_batch_size": 7}, [7, 7]),
+            ({"batch_size": 20, "fetch_batch_size": 5}, [20, 20]),
+        ],
+        ids=["as it was said", "fetch_batch_size if nothing else is said", "larger than fetch_batch_size"],
+    )
+    async def test_a_backlog_comes_in_full_batches(
+        self, driver_rig: Rig, options: dict[str, int], sizes: list[int]
+    ) -> None:
         handle = Batches()
-        await rig.put(*["x"] * 40)
-        await rig.work(handle, batch=True, batch_size=20, fetch_batch_size=5)
-        await rig.witness.wait(events.Handled, count=40)
-        assert handle.sizes == [20, 20]
+        await driver_rig.put(*["x"] * sum(sizes))
+        await driver_rig.work(handle, batch=True, **options)
+        await driver_rig.witness.wait(events.Handled, count=sum(sizes))
+        assert handle.sizes == sizes
 
     @pytest.mark.parametrize("key", [None, "customer"], ids=["keyless", "keyed"])
     async def test_is_never_exceeded(self, rig: Rig, key: str | None) -> None:
@@ -67,12 +64,13 @@ class TestSize:
 
 
 class TestWait:
-    async def test_without_one_a_single_message_is_handled_at_once(self, rig: Rig) -> None:
+    @pytest.mark.parametrize(
+        ("wait", "bodies"), [(0.0, "a"), (0.1, "ab")], ids=["there is none", "it ends with what there is"]
+    )
+    async def test_is_no_longer_than_it_says(self, rig: Rig, wait: float, bodies: str) -> None:
         handle = Batches()
-        await rig.work(handle, batch=True, batch_size=100)
-        await rig.put("a")
-        await rig.witness.wait(events.Handled)
-        assert handle.sizes == [1]
+        await rig.ended(events.Handled, handle, *bodies, batch=True, batch_size=100, batch_wait=wait)
+        assert handle.sizes == [len(bodies)]
 
     async def test_gathers_what_comes_meanwhile(self, rig: Rig) -> None:
         handle = Batches()
@@ -83,19 +81,16 @@ class TestWait:
         await rig.witness.wait(events.Handled, count=3)
         assert handle.sizes == [3]
 
-    async def test_ends_with_what_there_is(self, rig: Rig) -> None:
-        handle = Batches()
-        await rig.work(handle, batch=True, batch_size=100, batch_wait=0.1)
-        await rig.put("a", "b")
-        await rig.witness.wait(events.Handled, count=2)
-        assert handle.sizes == [2]
-
     @pytest.mark.parametrize("workers", [1, 3])
     async def test_that_ended_short_does_not_swallow_the_next_message(self, rig: Rig, workers: int) -> None:
         await rig.work(Batches(), batch=True, batch_size=100, batch_wait=0.02, max_workers=workers)
         for count in range(1, 8):
             await rig.put("x")
             await rig.witness.wait(events.Handled, count=count)
+
+
+class Panic(BaseException):
+    """What a Rust extension raises."""
 
 
 class TestOutcomes:
@@ -109,14 +104,23 @@ class TestOutcomes:
         assert [row["payload"] for row in rows] == [b"retry"]
         assert [letter["payload"] for letter in letters] == [b"dead"]
 
-    async def test_an_exception_fails_all(self, rig: Rig) -> None:
-        async def handle(claims: Sequence[Claim]) -> Any:
-            raise ValueError("no database today")
+    @pytest.mark.parametrize(
+        "error",
+        [ValueError("no database"), Panic("no"), pytest.fail.Exception("no"), SystemExit(1), asyncio.CancelledError()],
+        ids=lambda error: type(error).__name__,
+    )
+    async def test_what_it_raises_fails_all_and_no_other_batch(self, rig: Rig, error: BaseException) -> None:
+        async def handle(claims: Sequence[Claim]) -> list[Outcome]:
+            if claims[0].payload != b"good":
+                raise error
+            return [DONE] * len(claims)
 
-        await rig.work(handle, batch=True, retry_strategy=NoRetry())
         await rig.put("a", "b", "c")
+        await rig.work(handle, batch=True, batch_size=3, retry_strategy=NoRetry())
         await rig.witness.wait(events.Died, count=3)
-        assert [letter["error_message"] for letter in await rig.dead()] == ["no database today"] * 3
+        assert [letter["error_message"] for letter in await rig.dead()] == [str(error)] * 3
+        await rig.put("good", "good")
+        await rig.witness.wait(events.Handled, count=2)
 
     @pytest.mark.parametrize(
         "answer", [[], [DONE], [DONE] * 4, None, DONE, iter([DONE] * 3)], ids=["0", "1", "4", "None", "DONE", "iter"]
@@ -128,32 +132,15 @@ class TestOutcomes:
         await rig.put("a", "b", "c")
         await rig.work(handle, batch=True, retry_strategy=NoRetry())
         await rig.witness.wait(events.Died, count=3)
-        await rig.put("d", queue="other")
-        await rig.work(Batches(), "other", batch=True)
-        await rig.witness.wait(events.Handled)
+        await rig.ended(events.Handled, Batches(), "d", queue="other", batch=True)
 
     async def test_what_is_no_outcome_fails_its_message_only(self, rig: Rig) -> None:
-        await rig.work(
-            Batches(lambda claim: None if claim.payload == b"b" else DONE),  # type: ignore[arg-type,return-value]
-            batch=True,
-            retry_strategy=NoRetry(),
-        )
+        handle = Batches(lambda claim: None if claim.payload == b"b" else DONE)
+        await rig.work(handle, batch=True, retry_strategy=NoRetry())
         await rig.put("a", "b", "c")
         await rig.witness.wait(events.Handled, count=2)
         await rig.witness.wait(events.Died)
         assert [letter["payload"] for letter in await rig.dead()] == [b"b"]
-
-    async def test_a_batch_that_raises_cancelled_error_fails_all(self, rig: Rig) -> None:
-        async def handle(claims: Sequence[Claim]) -> list[Done]:
-            if claims[0].payload == b"poison":
-                raise asyncio.CancelledError
-            return [DONE] * len(claims)
-
-        await rig.work(handle, batch=True, retry_strategy=NoRetry())
-        await rig.put("poison")
-        await rig.witness.wait(events.Died)
-        await rig.put("a")
-        await rig.witness.wait(events.Handled)
 
 
 class TestKeys:
@@ -166,33 +153,19 @@ class TestKeys:
         assert handle.order == bodies
 
     async def test_after_a_failure_the_later_ones_of_its_key_come_again_after_it(self, rig: Rig) -> None:
-        failed: list[str] = []
-
-        def answer(claim: Claim) -> Outcome:
-            if claim.payload == b"02" and not failed:
-                failed.append("02")
-                raise_later = Retry(0.05)
-                return raise_later
-            return DONE
-
-        handle = Batches(answer)
+        handle = Batches(lambda claim: Retry(0.05) if claim.payload == b"02" and not claim.attempts_count else DONE)
         await rig.put("01", "02", "03", "04", key="customer")
-        await rig.work(handle, batch=True, batch_size=4, retry_strategy=ConstantRetry(delay_seconds=0.05))
+        await rig.work(handle, batch=True, batch_size=4)
         await rig.witness.wait(events.Handled, count=4)
         assert handle.order == ["01", "02", "03", "04", "02", "03", "04"]
 
     async def test_other_keys_of_the_batch_are_not_held_up(self, rig: Rig) -> None:
-        def answer(claim: Claim) -> Outcome:
-            return Retry(3600.0) if claim.payload == b"bad" else DONE
-
         await rig.put("bad", key="one")
         await rig.put("good", key="two")
-        await rig.work(Batches(answer), batch=True)
+        await rig.work(Batches(lambda claim: Retry(3600.0) if claim.payload == b"bad" else DONE), batch=True)
         handled = await rig.witness.wait(events.Handled)
         assert handled.deliveries_count == 1
 
-
-class TestFollowers:
     async def test_messages_behind_a_retried_one_of_their_key_are_not_counted_as_crashes(self, rig: Rig) -> None:
         failures: list[int] = []
 

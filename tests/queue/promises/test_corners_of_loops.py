@@ -1,4 +1,4 @@
-"""What `faststream-outbox` 0.19 was found to do wrong, each finding under its number: D13, D14, D15 and D17."""
+"""What `faststream-outbox` 0.19 was found to do wrong: leases, connections, isolation, and what ends an attempt."""
 
 import asyncio
 from collections import Counter
@@ -9,11 +9,45 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import events
 from faststream_outbox.queue import DONE, RELEASE, Claim, ConstantRetry, Dead, Done, Outcome, Retry, Undecided
-from tests.queue.rig import Rig
+from tests.queue.rig import POLLING, Gate, Rig, done
 from tests.queue.witness import Witness
 from tests.waiting import eventually
 
 CLOSING = (events.Handled, events.Retried, events.Died, events.Released, events.LeaseWasLost, events.Abandoned)
+KILL = (
+    "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+    " where datname = current_database() and application_name like '% under_test'"
+)
+
+
+async def test_a_dead_connection_does_not_make_finished_work_run_again(rig: Rig, named_engine: AsyncEngine) -> None:
+    gate = Gate()
+    client = rig.another_client(engine=named_engine)
+    await rig.work(gate, max_workers=4, lease_ttl_seconds=10.0, client=client, **POLLING)
+    await rig.put(*"abcd")
+    await rig.witness.wait(events.Started, count=4)
+    assert await rig.one(KILL) >= 2
+    gate.open.set()
+    await rig.witness.wait(events.Handled, count=4)
+    await eventually(rig.is_empty)
+    assert len(rig.witness.of(events.Started)) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("renewed_often")
+async def test_what_runs_and_what_waits_in_memory_keep_their_leases(rig: Rig) -> None:
+    gate = Gate()
+    options = {"lease_ttl_seconds": 60.0, "max_deliveries": 1} | POLLING
+    await rig.filled(gate, **options)
+    await rig.work(gate, client=rig.another_client(), **options)
+    for _ in range(2):
+        # Together more than a lease; after the second renewal from here one began with this.
+        await rig.sql("update {t} set acquired_at = acquired_at - interval '45 s'")
+        renewed = len(rig.witness.of(events.LeasesRenewed))
+        await rig.witness.wait(events.LeasesRenewed, count=renewed + 2)
+    gate.open.set()
+    await rig.witness.wait(events.Handled, count=58)
+    assert (len(rig.witness.of(events.Started)), await rig.dead(), await rig.is_empty()) == (58, [], True)
 
 
 def unclosed(witness: Witness) -> Counter[tuple[int, int]]:
@@ -29,7 +63,7 @@ def unclosed(witness: Witness) -> Counter[tuple[int, int]]:
     return Counter({name: count for name, count in balance.items() if count})
 
 
-async def test_d13_every_start_has_exactly_one_closing_event(rig: Rig) -> None:
+async def test_every_start_has_exactly_one_closing_event(rig: Rig) -> None:
     """Done, failed, dead, released, undecided, cancelled by itself, lost, and cancelled at the end."""
     tried: set[bytes] = set()
 
@@ -45,7 +79,7 @@ async def test_d13_every_start_has_exactly_one_closing_event(rig: Rig) -> None:
             case b"hangs":
                 await asyncio.Event().wait()
             case b"lost":
-                await rig.sql("update {t} set acquired_token = gen_random_uuid() where payload = 'lost'")
+                await rig.lease("payload = 'lost'")
         answers = {b"retry": Retry(0.01), b"dead": Dead(), b"release": RELEASE, b"undecided": Undecided()}
         return answers.get(claim.payload, DONE)
 
@@ -60,14 +94,11 @@ async def test_d13_every_start_has_exactly_one_closing_event(rig: Rig) -> None:
     assert (unclosed(rig.witness), len(rig.witness.of(events.Released))) == (Counter(), 2)
 
 
-async def test_d14_starting_a_worker_twice_is_starting_it_once(rig: Rig) -> None:
-    async def handle(claim: Claim) -> Done:
-        return DONE
-
+async def test_starting_a_worker_twice_is_starting_it_once(rig: Rig) -> None:
     def tasks() -> set[str]:
         return {task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("outbox")}
 
-    worker = await rig.work(handle, max_workers=3)
+    worker = await rig.work(done, max_workers=3)
     before = sorted(tasks())
     await asyncio.gather(worker.start(), worker.start())
     await worker.start()
@@ -87,7 +118,7 @@ def repeatable_read(database_url: URL, driver: str) -> AsyncEngine:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_d15_competing_claimers_do_not_fail_where_repeatable_read_is_the_default(
+async def test_competing_claimers_do_not_fail_where_repeatable_read_is_the_default(
     rig: Rig, database_url: URL, driver: str
 ) -> None:
     engine = repeatable_read(database_url, driver)
@@ -108,18 +139,12 @@ async def test_d15_competing_claimers_do_not_fail_where_repeatable_read_is_the_d
     assert len(rig.witness.of(events.Started)) == 1500
 
 
-async def test_d17_a_message_that_kills_its_process_is_given_up(rig: Rig) -> None:
+async def test_a_message_that_kills_its_process_is_given_up(rig: Rig) -> None:
     """Each crash leaves a lease that ran out, a delivery more, and no attempt."""
-
-    async def handle(claim: Claim) -> Done:
-        return DONE
-
     await rig.put("killer", "harmless")
-    await rig.sql(
-        "update {t} set acquired_token = gen_random_uuid(), acquired_at = now() - interval '1 h',"
-        " deliveries_count = case when payload = 'killer' then 100 else 99 end"
-    )
-    await rig.work(handle)
+    await rig.sql("update {t} set deliveries_count = case when payload = 'killer' then 100 else 99 end")
+    await rig.lease(ago="1 h")
+    await rig.work(done)
     died = await rig.witness.wait(events.Died)
     await rig.witness.wait(events.Handled)
     (letter,) = await rig.dead()

@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from faststream_outbox import events
+from faststream_outbox._internal.envelope import UNREADABLE
 from faststream_outbox.overview import fetch_unprocessed
 from faststream_outbox.queue import DONE, RELEASE, Claim, Dead, Outcome, Retry, Selection
-from tests.queue.rig import Rig
+from tests.queue.rig import Rig, Seen
 from tests.waiting import eventually
 
 FIRST, LAST = -(2**63), 2**63 - 1
@@ -29,7 +30,7 @@ VALUES: dict[str, tuple[str, list[Any]]] = {
     "message_id": ("uuid", ["00000000-0000-0000-0000-000000000000"]),
     "headers": (
         "jsonb",
-        ["null", "[1]", "5", '"text"', DEEP, f'{{"a": {DEEP}}}', f'{{"a": {"9" * 5000}}}', "1e10000"],
+        ["null", "[]", "[1]", "5", '"text"', DEEP, f'{{"a": {DEEP}}}', f'{{"a": {"9" * 5000}}}', "1e10000"],
     ),
 }
 OUTCOMES: dict[str, Outcome] = {
@@ -77,10 +78,12 @@ async def test_a_hostile_row_fails_alone_whatever_becomes_of_it(driver_rig: Rig)
     released: set[int] = set()
 
     async def handle(claim: Claim) -> Outcome:
+        assert claim.payload != b"later"
         if claim.payload == b"good":
             good[claim.queue, claim.deliveries_count] += 1
             return DONE
         assert isinstance(claim.headers, dict)
+        assert not claim.headers or {"a", UNREADABLE} & claim.headers.keys()
         assert all(at is None or at.tzinfo for at in (claim.created_at, claim.first_attempt_at, claim.last_attempt_at))
         if claim.id in released:
             return DONE
@@ -91,6 +94,10 @@ async def test_a_hostile_row_fails_alone_whatever_becomes_of_it(driver_rig: Rig)
     async with AsyncSession(rig.engine) as session:
         assert len(await fetch_unprocessed(session, rig.table)) == 2 * count
         assert len(await fetch_unprocessed(session, rig.table, queue="done")) == 2 * count // len(OUTCOMES)
+    # Nor do those that are due when the calendar has ended.
+    later = "insert into {t} (queue, payload, next_attempt_at) select unnest(cast(:queues as text[])), 'later', "
+    for due in ("'10001-01-01'", "'infinity'"):
+        await rig.sql(later + due, queues=[*OUTCOMES])
     await rig.work(handle, [*OUTCOMES], max_workers=16, fetch_batch_size=50)
 
     async def is_settled() -> bool:
@@ -107,11 +114,8 @@ async def test_a_hostile_row_fails_alone_whatever_becomes_of_it(driver_rig: Rig)
 async def test_hostile_dead_letters_are_listed_and_replayed(driver_rig: Rig) -> None:
     rig = driver_rig
 
-    async def refuse(claim: Claim) -> Outcome:
-        return Dead()
-
     count = 2 * await insert_hostile(rig, ["orders"])
-    worker = await rig.work(refuse, max_workers=16, fetch_batch_size=50)
+    worker = await rig.work(Seen(lambda claim: Dead()), max_workers=16, fetch_batch_size=50)
     await eventually(rig.is_empty)
     await worker.stop()
     everything = Selection(everything=True)
@@ -150,12 +154,7 @@ async def test_rows_due_before_the_calendar_are_taken_one_after_the_other(
 ) -> None:
     monkeypatch.setattr("faststream_outbox._internal.queue.keyed.KEY_WINDOW", 1)
     rig = driver_rig
-    handled: list[bytes] = []
-
-    async def handle(claim: Claim) -> Outcome:
-        handled.append(claim.payload)
-        return DONE
-
+    handle = Seen()
     # Ids that grow with the due time in one queue, and that fall, below zero, in the other.
     for queue, number in (("growing", "n"), ("falling", "-n")):
         await rig.sql(
@@ -166,4 +165,4 @@ async def test_rows_due_before_the_calendar_are_taken_one_after_the_other(
         )
     await rig.work(handle, ["growing", "falling"], fetch_batch_size=1)
     await eventually(rig.is_empty)
-    assert sorted(handled) == sorted(f"{queue}{n}".encode() for queue in ("growing", "falling") for n in range(1, 7))
+    assert sorted(handle.bodies) == sorted(f"{queue}{n}" for queue in ("growing", "falling") for n in range(1, 7))

@@ -6,14 +6,12 @@ messages took eight seconds.
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from faststream_outbox import events
 from faststream_outbox._internal.queue.lanes import BEGINNING
-from faststream_outbox.queue import DONE, Claim, Done
-from tests.queue.rig import Cost, Rig
+from tests.queue.rig import Cost, Rig, asking, done
 
 KEYS, EACH = 200, 250
 
@@ -22,10 +20,7 @@ insert into {t} (queue, payload, key, next_attempt_at)
 select 'orders', '', 'k' || key, now() - interval '1 h' from generate_series(1, :each) n, generate_series(1, :keys) key
 order by n, key
 """
-LEASE = """
-update {t} set acquired_token = gen_random_uuid(), acquired_at = now(), deliveries_count = 1
-where id in (select min(id) from {t} group by key)
-"""
+HEADS = "id in (select min(id) from {t} group by key)"
 
 FIND: Mapping[str, Any] = {
     **{"queues": ["orders"], "priorities": [0], "floor_ats": [BEGINNING], "floor_ids": [0]},
@@ -36,28 +31,12 @@ WALK: Mapping[str, Any] = {
 }
 
 
-def claiming(keys: int, nexts: list[int] | None) -> Mapping[str, Any]:
-    return {
-        "queues": ["orders"] * keys,
-        "keys": [f"k{number}" for number in range(1, keys + 1)],
-        **{
-            "runs": [1] * keys,
-            "ttls": [60.0] * keys,
-            "held_by_dead": [True] * keys,
-            "token": str(uuid4()),
-            "unheard": [],
-        },
-        "nexts": nexts or [None] * keys,
-        "floors": [None] * keys,
-        "server": None,
-    }
-
-
 async def costs(rig: Rig, *, continued: bool = True) -> dict[str, Cost]:
     """Each statement in a transaction that is rolled back; a hundred keys are claimed, held before or not."""
     found: dict[str, Cost] = {}
     second = "select (array_agg(id order by id))[2] as id from {t} group by key order by substr(key, 2)::int"
-    claim = claiming(100, [row["id"] for row in (await rig.sql(second))[:100]] if continued else None)
+    nexts = [row["id"] if continued else None for row in (await rig.sql(second))[:100]]
+    claim = asking(*(f"k{number}" for number in range(1, 101)), nexts=nexts)
     asked = (("keys", "find_keys", FIND), ("scan", "walk_keys", WALK), ("keys", "claim_keys", claim))
     for file, name, values in asked:
         async with rig.engine.connect() as connection:
@@ -79,7 +58,7 @@ async def test_looking_for_heads_is_linear_in_what_is_asked_for(
     await rig.sql("alter table {t} set (autovacuum_enabled = off)")
     await rig.sql(FILL, keys=KEYS, each=EACH)
     if leased:
-        await rig.sql(LEASE)
+        await rig.lease(HEADS)
     if statistics == "fresh":
         await rig.sql("analyze {t}")
     touched = await costs(rig, continued=continued)
@@ -97,24 +76,8 @@ async def test_joining_a_free_key_reads_it_once(rig: Rig) -> None:
     assert touched["claim_keys"].rows <= 100 * EACH * 1.1
 
 
-@pytest.mark.slow
-async def test_deeper_keys_do_not_cost_more(rig: Rig) -> None:
-    await rig.sql(FILL, keys=KEYS, each=50)
-    await rig.sql(LEASE)
-    shallow = await costs(rig)
-    await rig.sql("truncate {t}")
-    await rig.sql(FILL, keys=KEYS, each=EACH)
-    await rig.sql(LEASE)
-    deep = await costs(rig)
-    for name, cost in shallow.items():
-        assert deep[name].buffers <= 2 * cost.buffers + 200, f"{name}: {cost} shallow, {deep[name]} deep"
-
-
 async def test_a_message_without_key_pays_for_none_of_it(rig: Rig, sent: list[str]) -> None:
-    async def handle(claim: Claim) -> Done:
-        return DONE
-
-    await rig.work(handle)
+    await rig.work(done)
     for count in range(1, 51):
         await rig.put("x")
         await rig.witness.wait(events.Handled, count=count)

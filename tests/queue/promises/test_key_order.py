@@ -2,20 +2,20 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from itertools import pairwise
+from collections.abc import Mapping
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from faststream_outbox import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox._internal.queue.plan import TRY_AGAIN_SECONDS
-from faststream_outbox._internal.sql.statements import Statement
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, NoRetry, Outcome, Retry, Selection
-from tests.queue.rig import POLLING, QUIET_SECONDS, Rig
+from faststream_outbox.queue import DONE, Claim, Dead, Done, Outcome, Retry, Selection
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import POLLING, QUIET_SECONDS, Gate, Rig, Seen
 from tests.waiting import eventually
 
 
@@ -49,14 +49,15 @@ class Keys:
         )
 
 
+def dying_once() -> Seen:
+    """A handler of which `a` dies the first time."""
+    handle = Seen(lambda claim: Dead() if claim.payload == b"a" and handle.bodies.count("a") == 1 else DONE)
+    return handle
+
+
 async def backlog(rig: Rig, keys: int, each: int) -> None:
-    await rig.publish(
-        *(
-            Envelope(queue="orders", body=str(number).encode(), key=f"k{key}")
-            for number in range(each)
-            for key in range(keys)
-        )
-    )
+    numbers = product(range(each), range(keys))
+    await rig.publish(*(Envelope(queue="orders", body=b"%d" % number, key=f"k{key}") for number, key in numbers))
 
 
 class TestOneAtATime:
@@ -82,32 +83,14 @@ class TestOneAtATime:
         await rig.witness.wait(events.Handled, count=30)
         assert (handle.together, handle.is_ordered()) == ([], True)
 
-    async def test_different_keys_run_together(self, rig: Rig) -> None:
-        finish = asyncio.Event()
-
-        async def handle(claim: Claim) -> Done:
-            await finish.wait()
-            return DONE
-
+    async def test_different_keys_run_together_and_the_same_key_of_two_queues_is_two(self, rig: Rig) -> None:
+        gate = Gate()
         await backlog(rig, keys=5, each=2)
-        await rig.work(handle, max_workers=5)
-        await rig.witness.wait(events.Started, count=5)
-        finish.set()
-        await rig.witness.wait(events.Handled, count=10)
-
-    async def test_the_same_key_of_two_queues_is_two_keys(self, rig: Rig) -> None:
-        finish = asyncio.Event()
-
-        async def handle(claim: Claim) -> Done:
-            await finish.wait()
-            return DONE
-
-        await rig.work(handle, ["orders", "mails"], max_workers=2)
-        await rig.put("a", key="k")
-        await rig.put("b", key="k", queue="mails")
-        await rig.witness.wait(events.Started, count=2)
-        finish.set()
-        await rig.witness.wait(events.Handled, count=2)
+        await rig.put("0", key="k0", queue="mails")
+        await rig.work(gate, ["orders", "mails"], max_workers=6)
+        await rig.witness.wait(events.Started, count=6)
+        gate.open.set()
+        await rig.witness.wait(events.Handled, count=11)
 
     async def test_a_key_that_two_claims_gave_up_for_each_other_is_asked_for_again(
         self, rig: Rig, sent: list[str]
@@ -136,32 +119,22 @@ class TestOneAtATime:
             assert sent.count("claim_keys") <= 2 * (1 + len(TRY_AGAIN_SECONDS))
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("late", [1, 10, 100])
-    async def test_a_lower_id_that_commits_late_does_not_join_a_busy_key(
-        self, rig: Rig, sent: list[str], late: int
+    @pytest.mark.parametrize(("late", "replayed"), [(1, False), (10, False), (100, False), (1, True), (100, True)])
+    async def test_a_lower_id_that_appears_late_does_not_join_a_busy_key(
+        self, rig: Rig, sent: list[str], late: int, replayed: bool
     ) -> None:
-        """Its number was drawn first, its transaction ended last, and the key is at work elsewhere."""
-        await self.held_while_lower_ids_appear(rig, sent, late, replayed=False)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("late", [1, 100])
-    async def test_a_replayed_dead_letter_does_not_join_a_busy_key(self, rig: Rig, sent: list[str], late: int) -> None:
-        await self.held_while_lower_ids_appear(rig, sent, late, replayed=True)
-
-    async def held_while_lower_ids_appear(self, rig: Rig, sent: list[str], late: int, *, replayed: bool) -> None:
-        finish = asyncio.Event()
+        """Its transaction ended last, or it is replayed, and the key is at work elsewhere."""
+        gate = Gate()
         running: list[bytes] = []
 
         async def handle(claim: Claim) -> Done:
             running.append(claim.payload)
-            if claim.payload == b"busy":
-                await finish.wait()
-            return DONE
+            return await gate(claim) if claim.payload == b"busy" else DONE
 
         envelopes = [Envelope(queue="orders", body=b"late", key="k") for _ in range(late)]
         if replayed:
             await rig.publish(*envelopes)
-            undertaker = await rig.work(lambda claim: asyncio.sleep(0, Dead()))
+            undertaker = await rig.work(Seen(lambda claim: Dead()))
             await rig.witness.wait(events.Died, count=late)
             await undertaker.stop()
         async with rig.engine.connect() as slow:
@@ -179,45 +152,38 @@ class TestOneAtATime:
         sent.clear()
         await eventually(lambda: sent.count("claimable_keys") > 3, message="the other client has looked several times")
         before = running.count(b"late")
-        finish.set()
+        gate.open.set()
         await eventually(rig.is_empty)
         assert (before, running.count(b"late")) == (0, late)
 
-    async def test_a_run_that_was_overtaken_before_it_began_is_given_back(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_run_that_was_overtaken_before_it_began_is_given_back(self, rig: Rig, intercept: Intercept) -> None:
         """Lower ids appear after the claim has read the key, and before it is known to others."""
-        handle = Keys()
-        fetch = DedicatedConnection.fetch
         async with rig.engine.connect() as slow:
             await publish(slow, rig.table, *(Envelope(queue="orders", body=b"%d" % n, key="k") for n in range(3)))
 
-            async def late(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
-                if statement.name == "overtaken" and slow.in_transaction():
+            @intercept
+            async def late(name: str, values: Mapping[str, Any], send: Send) -> Any:
+                if name == "overtaken" and slow.in_transaction():
                     await slow.commit()
-                return await fetch(connection, statement, values)
+                return await send()
 
-            monkeypatch.setattr(DedicatedConnection, "fetch", late)
+            handle = Keys()
             await rig.work(handle)
             await rig.put("3", key="k")
             await rig.witness.wait(events.Handled, count=4)
         assert handle.order["k"] == [0, 1, 2, 3]
 
-    async def test_a_run_of_which_that_cannot_be_asked_is_given_back(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        handle = Keys()
-        fetch, failures = DedicatedConnection.fetch, iter([ConnectionError("lost")])
+    async def test_a_run_of_which_that_cannot_be_asked_is_given_back(self, rig: Rig, intercept: Intercept) -> None:
+        failures = iter([ConnectionError("lost")])
 
-        async def failing(connection: DedicatedConnection, statement: Statement, values: Any) -> Any:
-            if statement.name == "overtaken" and (error := next(failures, None)) is not None:
+        @intercept
+        async def failing(name: str, values: Mapping[str, Any], send: Send) -> Any:
+            if name == "overtaken" and (error := next(failures, None)) is not None:
                 raise error
-            return await fetch(connection, statement, values)
+            return await send()
 
-        monkeypatch.setattr(DedicatedConnection, "fetch", failing)
-        await rig.work(handle)
-        await rig.put("0", "1", key="k")
-        await rig.witness.wait(events.Handled, count=2)
+        handle = Keys()
+        await rig.ended(events.Handled, handle, "0", "1", key="k")
         assert (handle.order["k"], handle.together) == ([0, 1], [])
 
 
@@ -240,20 +206,13 @@ class TestRetries:
         assert len(rig.witness.of(events.Retried)) >= 20
 
     async def test_the_next_message_waits_for_the_retry_of_the_one_before(self, rig: Rig) -> None:
-        seen: list[bytes] = []
-
-        async def handle(claim: Claim) -> Outcome:
-            seen.append(claim.payload)
-            if claim.payload == b"a" and not claim.attempts_count:
-                raise ValueError
-            return DONE
-
-        await rig.work(handle, max_workers=3, retry_strategy=ConstantRetry(delay_seconds=0.3))
+        handle = Seen(lambda claim: Retry(0.3) if claim.payload == b"a" and not claim.attempts_count else DONE)
+        await rig.work(handle, max_workers=3)
         await rig.put("a", "b", key="k")
         await rig.witness.wait(events.Retried)
         await rig.put("other", key="other")
         await rig.witness.wait(events.Handled, count=3)
-        assert seen == [b"a", b"other", b"a", b"b"]
+        assert handle.bodies == ["a", "other", "a", "b"]
 
     async def test_a_later_due_time_does_not_hold_the_key(self, rig: Rig) -> None:
         """A timer has a key to be in order with what is due at its time, not to stop what is due before."""
@@ -266,44 +225,22 @@ class TestRetries:
 
 
 class TestDeath:
-    async def test_continue_lets_the_next_one_run(self, rig: Rig) -> None:
-        async def handle(claim: Claim) -> Outcome:
-            return Dead() if claim.payload == b"a" else DONE
-
-        await rig.work(handle, on_dead="continue")
-        await rig.put("a", "b", key="k")
-        await rig.witness.wait(events.Handled)
-        await eventually(rig.is_empty)
-
     async def test_the_next_one_waits_until_the_letter_is_written(self, rig: Rig) -> None:
         """Or it would be done, and the first one handled again, where the letter cannot be written in time."""
-        seen: list[bytes] = []
-
-        async def handle(claim: Claim) -> Outcome:
-            seen.append(claim.payload)
-            return Dead() if claim.payload == b"a" else DONE
-
-        async def is_waiting() -> bool:
-            waiting = "select exists (select from pg_locks where relation = cast(:letters as regclass) and not granted)"
-            return bool(await rig.one(waiting, letters=rig.dlq_table.name))
-
+        handle = dying_once()
+        waiting = "select exists (select from pg_locks where relation = cast('{d}' as regclass) and not granted)"
         async with rig.engine.begin() as connection:
             await connection.execute(text(f"lock table {rig.dlq_table.name} in share mode"))
             # Who knows that its handler is quick takes several messages of a key at once.
-            await rig.work(handle)
-            await rig.put("first")
-            await rig.witness.wait(events.Handled)
+            await rig.ended(events.Handled, handle, "first")
             await rig.put("a", "b", key="k")
-            await eventually(is_waiting)
-            assert seen == [b"first", b"a"]
+            await eventually(lambda: rig.one(waiting), message="somebody waits")
+            assert handle.bodies == ["first", "a"]
         await eventually(rig.is_empty)
-        assert seen == [b"first", b"a", b"b"]
+        assert handle.bodies == ["first", "a", "b"]
 
     async def test_block_holds_the_key_and_no_other(self, rig: Rig) -> None:
-        async def handle(claim: Claim) -> Outcome:
-            return Dead() if claim.payload == b"a" else DONE
-
-        await rig.work(handle, on_dead="block", max_workers=2, **POLLING)
+        await rig.work(dying_once(), on_dead="block", max_workers=2, **POLLING)
         await rig.put("a", "b", "c", key="k")
         await rig.witness.wait(events.Died)
         for count in range(1, 6):
@@ -317,35 +254,22 @@ class TestDeath:
     @pytest.mark.slow
     @pytest.mark.parametrize("way", ["replay", "purge"])
     async def test_a_blocked_key_goes_on_in_order_when_the_dead_letter_is_gone(self, rig: Rig, way: str) -> None:
-        seen: list[bytes] = []
-
-        async def handle(claim: Claim) -> Outcome:
-            seen.append(claim.payload)
-            if claim.payload == b"a" and seen.count(b"a") == 1:
-                raise ValueError
-            return DONE
-
-        await rig.work(handle, on_dead="block", retry_strategy=NoRetry(), max_workers=2)
+        handle = dying_once()
+        await rig.work(handle, on_dead="block", max_workers=2)
         await rig.put("a", "b", "c", key="k")
         await rig.witness.wait(events.Died)
         # Until nobody looks any more.
         await asyncio.sleep(QUIET_SECONDS)
-        if way == "replay":
-            await rig.letters.replay(Selection(key="k"))
-        else:
-            await rig.letters.purge(Selection(key="k"))
+        await getattr(rig.letters, way)(Selection(key="k"))
         await eventually(rig.is_empty)
-        assert seen == ([b"a", b"a", b"b", b"c"] if way == "replay" else [b"a", b"b", b"c"])
+        assert handle.bodies == (["a", "a", "b", "c"] if way == "replay" else ["a", "b", "c"])
 
 
 class TestTakeover:
     async def test_a_key_whose_holders_lease_ran_out_is_taken_over(self, rig: Rig) -> None:
         handle = Keys()
         await rig.put("0", "1", "2", key="k")
-        await rig.sql(
-            "update {t} set acquired_token = gen_random_uuid(), acquired_at = now() - interval '1 h',"
-            " deliveries_count = 1 where payload in ('0', '1')"
-        )
+        await rig.lease("payload in ('0', '1')", ago="1 h")
         await rig.work(handle)
         await rig.witness.wait(events.Handled, count=3)
         assert (handle.order["k"], handle.together) == ([0, 1, 2], [])
@@ -354,7 +278,7 @@ class TestTakeover:
     async def test_a_key_whose_holders_lease_runs_out_later_is_found(self, rig: Rig) -> None:
         handle = Keys()
         await rig.put("0", "1", key="k")
-        await rig.sql("update {t} set acquired_token = gen_random_uuid(), acquired_at = now(), deliveries_count = 1")
+        await rig.lease()
         await rig.work(handle, lease_ttl_seconds=1.0, **POLLING)
         await rig.witness.wait(events.Handled, count=2)
         assert handle.order["k"] == [0, 1]
@@ -362,11 +286,8 @@ class TestTakeover:
     async def test_a_key_is_not_taken_over_while_any_of_its_messages_is_leased(self, rig: Rig) -> None:
         async with rig.engine.connect() as looking:
             await rig.put("0", "1", "2", key="k")
-            await rig.sql(
-                "update {t} set acquired_token = gen_random_uuid(), deliveries_count = 1,"
-                " acquired_at = now() - case payload when '0' then interval '1 h' else interval '0' end"
-                " where payload in ('0', '1')"
-            )
+            await rig.lease("payload = '0'", ago="1 h")
+            await rig.lease("payload = '1'")
             await rig.work(Keys(), **POLLING)
             await rig.put("0", key="other")
             await rig.witness.wait(events.Handled)

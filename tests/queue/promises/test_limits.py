@@ -10,32 +10,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from faststream_outbox import events
-from faststream_outbox._internal.connections.dedicated import DedicatedConnection
 from faststream_outbox._internal.queue.lanes import BEGINNING, GRACE
-from faststream_outbox._internal.sql.statements import Statement, statements
-from faststream_outbox.queue import DONE, Claim, ConstantRetry, Dead, Done, Retry
-from tests.queue.rig import Rig
+from faststream_outbox._internal.sql.statements import statements
+from faststream_outbox.queue import Dead, Retry
+from tests.queue.conftest import Intercept, Send
+from tests.queue.rig import Rig, Seen, done
 from tests.waiting import eventually
-
-
-async def done(claim: Claim) -> Done:
-    return DONE
-
-
-async def test_timers_and_retries_do_not_wait_for_a_poll(rig: Rig) -> None:
-    """No worker of this test looks by itself for an hour."""
-
-    async def handle(claim: Claim) -> Done:
-        if claim.payload == b"retry" and claim.attempts_count < 3:
-            raise ValueError
-        return DONE
-
-    await rig.work(handle, retry_strategy=ConstantRetry(delay_seconds=0.05))
-    await rig.witness.wait(events.ListenerReady)
-    await rig.put("retry")
-    await rig.put("timer", due_in=0.3)
-    await rig.witness.wait(events.Handled, count=2)
-    assert len(rig.witness.of(events.Retried)) == 3
 
 
 async def test_a_claim_of_many_queues_locks_no_more_than_it_takes(rig: Rig) -> None:
@@ -75,28 +55,27 @@ async def test_every_claim_is_a_hot_update(rig: Rig, key: str) -> None:
     assert (stats["n_tup_upd"], stats["n_tup_hot_upd"]) == (5000, 5000)
 
 
-class Last:
+@pytest.fixture
+def last(intercept: Intercept) -> dict[str, Mapping[str, Any]]:
     """The values with which each statement was last sent and found something."""
+    found: dict[str, Mapping[str, Any]] = {}
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.values: dict[str, Mapping[str, Any]] = {}
-        fetch = DedicatedConnection.fetch
+    @intercept
+    async def recorded(name: str, values: Mapping[str, Any], send: Send) -> Any:
+        rows = await send()
+        if rows and rows[0][0] is not None:
+            found[name] = values
+        return rows
 
-        async def recorded(connection: DedicatedConnection, statement: Statement, values: Mapping[str, Any]) -> Any:
-            rows = await fetch(connection, statement, values)
-            if rows and rows[0][0] is not None:
-                self.values[statement.name] = values
-            return rows
-
-        monkeypatch.setattr(DedicatedConnection, "fetch", recorded)
+    return found
 
 
-async def cost_of_a_claim(rig: Rig, last: Last) -> int:
+async def cost_of_a_claim(rig: Rig, last: dict[str, Mapping[str, Any]]) -> int:
     """Pages that a claim touches which takes twenty fresh messages from where the claimer stands."""
     before = len(rig.witness.of(events.Handled))
     await rig.put("x")
     await rig.witness.wait(events.Handled, count=before + 1)
-    values = dict(last.values["claim"]) | {"quotas": [20]}
+    values = dict(last["claim"]) | {"quotas": [20]}
     insert = f"insert into {rig.table.name} (queue, payload) select 'orders', 'fresh' from generate_series(1, 20)"
     async with rig.engine.connect() as connection:
         await connection.execute(text(insert))
@@ -138,9 +117,8 @@ async def churn(rig: Rig) -> AsyncIterator[Callable[[], Awaitable[None]]]:
 
 @pytest.mark.slow
 async def test_a_claim_does_not_cost_more_after_a_churn_under_an_old_snapshot(
-    rig: Rig, churn: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+    rig: Rig, churn: Callable[[], Awaitable[None]], last: dict[str, Mapping[str, Any]]
 ) -> None:
-    last = Last(monkeypatch)
     await rig.work(done, fetch_batch_size=100)
     first = await cost_of_a_claim(rig, last)
     await churn()
@@ -187,10 +165,8 @@ async def test_fifty_workers_on_fifty_queues_use_four_connections(rig: Rig, name
 
 
 async def test_connections_do_not_grow_while_messages_fail_and_die(rig: Rig, named_engine: AsyncEngine) -> None:
-    async def handle(claim: Claim) -> Dead | Retry:
-        return Dead() if claim.attempts_count else Retry(0.01)
-
     client = rig.another_client(engine=named_engine)
+    handle = Seen(lambda claim: Dead() if claim.attempts_count else Retry(0.01))
     await rig.work(handle, client=client, max_workers=20, fetch_batch_size=50)
     await rig.witness.wait(events.ListenerReady)
     await rig.put(*["x"] * 100)

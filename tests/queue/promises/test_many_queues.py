@@ -6,8 +6,7 @@ import pytest
 
 from faststream_outbox import events
 from faststream_outbox.overview import Overview
-from faststream_outbox.queue import DONE, Claim, Done
-from tests.queue.rig import Rig
+from tests.queue.rig import Rig, done
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -19,10 +18,6 @@ hundreds."""
 QUEUES = [f"queue {number}" for number in range(3000)]
 LATE = "queue 777"
 """Neither the first nor the last in any order."""
-
-
-async def handle(claim: Claim) -> Done:
-    return DONE
 
 
 def asked(sent: list[str]) -> Counter[str]:
@@ -63,7 +58,7 @@ async def test_questions_about_ten_thousand_queues_are_answered(rig: Rig) -> Non
 @pytest.mark.parametrize("count", [1000, 3000])
 async def test_the_first_message_is_found_with_few_claims(rig: Rig, sent: list[str], count: int) -> None:
     await rig.put("x", queue=LATE)
-    await rig.work(handle, QUEUES[:count], max_workers=1, fetch_batch_size=1)
+    await rig.work(done, QUEUES[:count], max_workers=1, fetch_batch_size=1)
     await rig.witness.wait(events.Handled)
     assert asked(sent).total() <= MOST, asked(sent)
 
@@ -71,7 +66,7 @@ async def test_the_first_message_is_found_with_few_claims(rig: Rig, sent: list[s
 @pytest.mark.parametrize("how", ["announced", "by a stranger", "with a key", "by a stranger, with a key"])
 async def test_a_burst_to_one_of_them_is_found_with_few_claims(rig: Rig, sent: list[str], how: str) -> None:
     await rig.put("x", queue=LATE)
-    await rig.work(handle, QUEUES, max_workers=1, fetch_batch_size=1)
+    await rig.work(done, QUEUES, max_workers=1, fetch_batch_size=1)
     await rig.witness.wait(events.Handled)
     await eventually(lambda: at_rest(rig))
     sent.clear()

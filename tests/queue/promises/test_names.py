@@ -17,25 +17,8 @@ from faststream_outbox.schema import make_dlq_table, make_outbox_table, validate
 from tests.queue.rig import Rig
 
 AWKWARD = [
-    "a b",
-    "it's",
-    'say "so"',
-    "100%",
-    "%s",
-    "%(queue)s",
-    ":id",
-    "a:b::c",
-    "{table}",
-    "{dead}",
-    "$1",
-    "ŁÓDŹ 漢",
-    "\\",
-    " ",
-    "\n\t\x01\x7f",
-    "🦊\u202e",
-    "'; drop table outbox; --",
-    "/*if dead*/",
-    "x" * 240,
+    *("a b", "it's", 'say "so"', "100%", "%s", "%(queue)s", ":id", "a:b::c", "{table}", "{dead}", "$1", "ŁÓDŹ 漢"),
+    *("\\", " ", "\n\t\x01\x7f", "🦊\u202e", "'; drop table outbox; --", "/*if dead*/", "x" * 240),
 ]
 LONGEST = "é" * 20 + "Ab cdef"
 SCHEMA = 'The %s "schema": {dead}'

@@ -20,10 +20,7 @@ async def renew(rig: Rig, connection: AsyncConnection) -> None:
 
 
 async def commit_when_awaited(rig: Rig, connection: AsyncConnection) -> None:
-    async def somebody_waits() -> bool:
-        return bool(await rig.one(WAITING))
-
-    await eventually(somebody_waits, timeout=20)
+    await eventually(lambda: rig.one(WAITING), timeout=20, message="somebody waits")
     await connection.commit()
 
 
@@ -38,9 +35,7 @@ async def test_by_settle_within(driver_rig: Rig) -> None:
                 await rig.client.settle_within(session, claim)
         return SETTLED
 
-    await rig.work(handle, retry_strategy=NoRetry())
-    await rig.put("a")
-    await rig.witness.wait(events.Handled)
+    await rig.ended(events.Handled, handle, "a", retry_strategy=NoRetry())
     assert (await rig.is_empty(), rig.witness.of(events.LeaseWasLost)) == (True, [])
 
 

@@ -1,7 +1,7 @@
 """Replay: a frozen selection goes back under its own names, in order, as fast as it may."""
 
 import asyncio
-from uuid import UUID
+from itertools import product
 
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -9,11 +9,12 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from faststream_outbox import events
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.errors import InvalidOption
-from faststream_outbox.queue import DONE, Claim, Dead, DeadLetters, NoRetry, Outcome, Replay, Selection
+from faststream_outbox.queue import DONE, Claim, Dead, DeadLetters, Outcome, Replay, Selection
 from tests.queue.rig import Rig
 from tests.waiting import eventually
 
 ALL = Selection(everything=True)
+MESSAGES = [(b"a", None), (b"old", "t"), (b"b", None)]
 
 
 class Mortal:
@@ -22,12 +23,10 @@ class Mortal:
     def __init__(self) -> None:
         self.is_kind = False
         self.bodies: list[str] = []
-        self.ids: list[UUID] = []
         self.counts: list[tuple[int, int]] = []
 
     async def __call__(self, claim: Claim) -> Outcome:
         self.bodies.append(claim.payload.decode())
-        self.ids.append(claim.message_id)
         self.counts.append((claim.attempts_count, claim.deliveries_count))
         return DONE if self.is_kind else Dead()
 
@@ -49,34 +48,11 @@ async def bodies(rig: Rig) -> list[str]:
     return [row["payload"].decode() for row in await rig.rows()]
 
 
-class TestSelected:
-    async def test_by_ids(self, driver_rig: Rig) -> None:
-        await bury(driver_rig, *"abcd")
-        letters = await driver_rig.letters.find(ALL)
-        chosen = [letter.id for letter in letters if letter.payload in (b"b", b"d")]
-        replay = await driver_rig.letters.replay(Selection(ids=chosen))
-        assert (replay, await bodies(driver_rig)) == (Replay(2, 2), ["b", "d"])
-
-    async def test_by_filter(self, driver_rig: Rig) -> None:
-        await bury(driver_rig, "a", key="one")
-        await bury(driver_rig, "b", "c", key="two")
-        replay = await driver_rig.letters.replay(Selection(key="two"))
-        assert (replay, await bodies(driver_rig)) == (Replay(2, 2), ["b", "c"])
-        assert [letter.payload for letter in await driver_rig.letters.find(ALL)] == [b"a"]
-
-    async def test_everything(self, driver_rig: Rig) -> None:
-        await bury(driver_rig, *"abc")
-        replay = await driver_rig.letters.replay(ALL)
-        assert (replay, await bodies(driver_rig), await driver_rig.dead()) == (Replay(3, 3), ["a", "b", "c"], [])
-
-    async def test_nothing(self, driver_rig: Rig) -> None:
-        assert await driver_rig.letters.replay(Selection(queue="nobody")) == Replay(0)
-
-    async def test_a_dry_run_counts_and_changes_nothing(self, driver_rig: Rig) -> None:
-        await bury(driver_rig, *"abc")
-        before = await driver_rig.dead()
-        assert await driver_rig.letters.replay(ALL, dry_run=True) == Replay(selected=3)
-        assert (await driver_rig.dead(), await driver_rig.is_empty()) == (before, True)
+async def test_a_dry_run_counts_and_changes_nothing(driver_rig: Rig) -> None:
+    await bury(driver_rig, *"abc")
+    before = await driver_rig.dead()
+    assert await driver_rig.letters.replay(ALL, dry_run=True) == Replay(selected=3)
+    assert (await driver_rig.dead(), await driver_rig.is_empty()) == (before, True)
 
 
 class TestMessage:
@@ -91,30 +67,9 @@ class TestMessage:
         await driver_rig.witness.wait(events.Handled)
         assert mortal.counts == [(0, 1), (0, 1)]
 
-    async def test_has_one_message_id_through_retry_death_and_replay(self, driver_rig: Rig) -> None:
-        ids: list[UUID] = []
-
-        async def handle(claim: Claim) -> Outcome:
-            ids.append(claim.message_id)
-            if len(ids) < 4:
-                raise ValueError
-            return DONE
-
-        await driver_rig.put("a")
-        ids.append((await driver_rig.row())["message_id"])
-        worker = await driver_rig.work(handle, retry_strategy=NoRetry())
-        await driver_rig.witness.wait(events.Died)
-        ids.append((await driver_rig.dead())[0]["message_id"])
-        await driver_rig.letters.replay(ALL)
-        await driver_rig.witness.wait(events.Handled)
-        await worker.stop()
-        assert (len(ids), len(set(ids))) == (4, 1)
-
     async def test_is_handled_at_once_by_who_sleeps(self, driver_rig: Rig) -> None:
         mortal = Mortal()
-        await driver_rig.work(mortal)
-        await driver_rig.put("a", "b")
-        await driver_rig.witness.wait(events.Died, count=2)
+        await driver_rig.ended(events.Died, mortal, "a", "b")
         mortal.is_kind = True
         await driver_rig.letters.replay(ALL)
         await driver_rig.witness.wait(events.Handled, count=2)
@@ -139,36 +94,19 @@ class TestMessage:
         assert mortal.bodies == ["old", "new"]
 
 
-class TestFrozen:
-    async def test_what_dies_meanwhile_is_not_part_of_it(self, rig: Rig) -> None:
-        """Replayed messages that die again at once must not be replayed by the same call."""
-        mortal = await bury(rig, *(f"{number:02}" for number in range(20)))
-        mortal.is_kind = False
-        await rig.work(mortal)
-        died = len(rig.witness.of(events.Died))
+async def test_what_dies_meanwhile_is_not_part_of_it(rig: Rig) -> None:
+    """Replayed messages that die again at once must not be replayed by the same call."""
+    mortal = await bury(rig, *(f"{number:02}" for number in range(20)))
+    mortal.is_kind = False
+    await rig.work(mortal)
+    died = len(rig.witness.of(events.Died))
 
-        def next_slice(progress: Replay) -> None:
-            assert progress.replayed <= 20
+    def next_slice(progress: Replay) -> None:
+        assert progress.replayed <= 20
 
-        replay = await rig.letters.replay(ALL, slice_size=2, on_progress=next_slice, rate=200)
-        await rig.witness.wait(events.Died, count=died + 20)
-        assert (replay, len(mortal.bodies), len(await rig.dead())) == (Replay(20, 20), 20, 20)
-
-    async def test_what_died_after_the_beginning_stays_dead(self, rig: Rig) -> None:
-        await bury(rig, *"abcd")
-        late = (
-            "insert into {d} (original_id, message_id, queue, payload, created_at, failure_reason)"
-            " values (1000000, gen_random_uuid(), 'orders', 'late', now(), 'rejected')"
-        )
-        inserted: list[asyncio.Future[object]] = []
-
-        def bury_another(progress: Replay) -> None:
-            if not inserted:
-                inserted.append(asyncio.ensure_future(rig.sql(late)))
-
-        replay = await rig.letters.replay(ALL, slice_size=1, on_progress=bury_another, rate=100)
-        await inserted[0]
-        assert (replay, [row["payload"] for row in await rig.dead()]) == (Replay(4, 4), [b"late"])
+    replay = await rig.letters.replay(ALL, slice_size=2, on_progress=next_slice, rate=200)
+    await rig.witness.wait(events.Died, count=died + 20)
+    assert (replay, len(mortal.bodies), len(await rig.dead())) == (Replay(20, 20), 20, 20)
 
 
 class TestRate:
@@ -202,12 +140,11 @@ class TestRate:
         assert max(sizes) <= max(1, rate)
         assert sum(pauses) >= (6 - sizes[-1]) / rate
 
-    @pytest.mark.parametrize("rate", [0, -1, float("nan")])
-    async def test_that_cannot_be_is_refused(self, rig: Rig, rate: float) -> None:
-        with pytest.raises(InvalidOption, match="rate must be a number of messages a second above 0"):
-            await rig.letters.replay(ALL, rate=rate)
+    async def test_that_cannot_be_is_refused(self, rig: Rig) -> None:
+        for call, rate in product((rig.letters.replay, rig.letters.purge), (0, -1, float("nan"))):
+            with pytest.raises(InvalidOption, match="rate must be a number of messages a second above 0"):
+                await call(ALL, rate=rate)
 
-    @pytest.mark.slow
     async def test_progress_is_told_after_each_slice(self, rig: Rig) -> None:
         await bury(rig, *"abcde")
         steps: list[Replay] = []
@@ -215,35 +152,21 @@ class TestRate:
         assert steps == [Replay(5, 2), Replay(5, 4), Replay(5, 5)]
 
 
-class TestConflict:
-    async def test_a_taken_timer_id_keeps_the_letter_and_is_reported(self, driver_rig: Rig) -> None:
-        rig = driver_rig
-        mortal = Mortal()
-        await rig.publish(
-            Envelope(queue="orders", body=b"a"),
-            Envelope(queue="orders", body=b"old", timer_id="t"),
-            Envelope(queue="orders", body=b"b"),
-        )
-        worker = await rig.work(mortal)
-        await rig.witness.wait(events.Died, count=3)
-        await worker.stop()
-        await rig.put("new", timer_id="t")
-        (conflict,) = [letter.id for letter in await rig.letters.find(ALL) if letter.timer_id]
-        replay = await rig.letters.replay(ALL, slice_size=1)
-        assert replay == Replay(selected=3, replayed=2, conflicts=(conflict,))
-        assert [row["payload"] for row in await rig.dead()] == [b"old"]
-        assert sorted(await bodies(rig)) == ["a", "b", "new"]
-
-    async def test_it_goes_back_when_the_timer_id_is_free_again(self, rig: Rig) -> None:
-        mortal = Mortal()
-        await rig.put("old", timer_id="t")
-        worker = await rig.work(mortal)
-        await rig.witness.wait(events.Died)
-        await worker.stop()
-        await rig.put("new", timer_id="t")
-        await rig.letters.replay(ALL)
-        await rig.sql("delete from {t}")
-        assert await rig.letters.replay(ALL) == Replay(1, 1)
+async def test_a_taken_timer_id_keeps_the_letter_which_is_reported_until_it_is_free(driver_rig: Rig) -> None:
+    rig = driver_rig
+    mortal = Mortal()
+    await rig.publish(*(Envelope(queue="orders", body=body, timer_id=timer) for body, timer in MESSAGES))
+    worker = await rig.work(mortal)
+    await rig.witness.wait(events.Died, count=3)
+    await worker.stop()
+    await rig.put("new", timer_id="t")
+    (conflict,) = [letter.id for letter in await rig.letters.find(ALL) if letter.timer_id]
+    replay = await rig.letters.replay(ALL, slice_size=1)
+    assert replay == Replay(selected=3, replayed=2, conflicts=(conflict,))
+    assert [row["payload"] for row in await rig.dead()] == [b"old"]
+    assert sorted(await bodies(rig)) == ["a", "b", "new"]
+    await rig.sql("delete from {t}")
+    assert await rig.letters.replay(ALL) == Replay(1, 1)
 
 
 class TestEditAndReplay:

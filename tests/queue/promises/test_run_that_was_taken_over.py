@@ -13,7 +13,7 @@ from faststream_outbox._internal.queue import clock
 from faststream_outbox._internal.queue.attempt import attempt_batch
 from faststream_outbox.queue import DONE, RELEASE, Claim
 from tests.queue.claims import claim_of
-from tests.queue.rig import Rig
+from tests.queue.rig import Gate, Rig
 from tests.waiting import eventually
 
 LEASE = {"lease_ttl_seconds": 3.0}
@@ -72,21 +72,14 @@ async def test_a_batch_leaves_out_what_stands_behind_a_message_that_was_taken_ov
 
 
 async def test_message_without_a_key_keeps_a_lease_that_nobody_took(rig: Rig) -> None:
-    may_end = asyncio.Event()
-
-    async def handle(claim: Claim) -> Outcome:
-        await may_end.wait()
-        return DONE
-
-    await rig.work(handle, **LEASE)
+    gate = Gate()
+    await rig.work(gate, **LEASE)
     await rig.put("alone")
     await eventually(rig.leased)
     await rig.sql("update {t} set acquired_at = acquired_at - interval '1 hour'")
 
-    async def is_renewed() -> bool:
-        return bool(await rig.one("select acquired_at > now() - interval '1 minute' from {t}"))
-
-    await eventually(is_renewed)
-    may_end.set()
+    renewed = "select acquired_at > now() - interval '1 minute' from {t}"
+    await eventually(lambda: rig.one(renewed), message="its lease is renewed")
+    gate.open.set()
     await rig.witness.wait(events.Handled)
     assert rig.witness.of(events.LeaseWasLost) == []

@@ -38,13 +38,11 @@ lanes = st.lists(
 class TestSum:
     @on_a_busy_machine
     @given(lanes, st.integers(1, 30), st.integers(0, 9))
-    def test_is_the_room(self, drawn: list[Lane], room: int, turn: int) -> None:
-        assert sum(quota for _, quota in shares(drawn, room, turn, now=1000.0)) == room
-
-    @on_a_busy_machine
-    @given(lanes, st.integers(1, 30), st.integers(0, 9))
-    def test_has_no_lane_twice_and_none_for_nothing(self, drawn: list[Lane], room: int, turn: int) -> None:
+    def test_is_the_room_and_no_lane_is_there_twice_or_for_nothing(
+        self, drawn: list[Lane], room: int, turn: int
+    ) -> None:
         taken = shares(drawn, room, turn, now=1000.0)
+        assert sum(quota for _, quota in taken) == room
         assert len({id(found) for found, _ in taken}) == len(taken)
         assert all(quota > 0 for _, quota in taken)
 
@@ -79,13 +77,12 @@ class TestPriorities:
     def test_the_highest_takes_all(self) -> None:
         assert by_priority(shares([lane(priority=-1), lane(priority=5), lane()], 10, 0, now=1000.0)) == {5: 10}
 
-    def test_one_that_was_passed_over_for_long_gets_a_tenth(self) -> None:
+    @each(("room", "expected"), [(50, {5: 45, 0: 5}), (2, {5: 1, 0: 1})])
+    def test_one_that_was_passed_over_for_long_gets_a_tenth_and_at_least_one(
+        self, room: int, expected: dict[int, int]
+    ) -> None:
         drawn = [lane(priority=5), lane(waited=PATIENCE + 0.1)]
-        assert by_priority(shares(drawn, 50, 0, now=1000.0)) == {5: 45, 0: 5}
-
-    def test_one_that_was_passed_over_for_long_gets_at_least_one(self) -> None:
-        drawn = [lane(priority=5), lane(waited=PATIENCE + 0.1)]
-        assert by_priority(shares(drawn, 2, 0, now=1000.0)) == {5: 1, 0: 1}
+        assert by_priority(shares(drawn, room, 0, now=1000.0)) == expected
 
     def test_with_room_for_one_it_takes_the_turn_and_waits_again(self) -> None:
         low = lane(waited=PATIENCE + 0.1)

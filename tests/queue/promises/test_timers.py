@@ -9,21 +9,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from faststream_outbox import events
 from faststream_outbox._internal.envelope import Envelope
 from faststream_outbox.publish import publish
-from faststream_outbox.queue import DONE, Claim, Done
-from tests.queue.rig import Rig
+from tests.queue.rig import Rig, Seen
 
 
-class Clock:
-    """A handler that keeps what it got and how long after its due time, on the server's clock."""
+class Clock(Seen):
+    """A handler that knows how long after its due time each message came, on the server's clock."""
 
-    def __init__(self) -> None:
-        self.bodies: list[str] = []
-        self.late: list[timedelta] = []
-
-    async def __call__(self, claim: Claim) -> Done:
-        self.bodies.append(claim.payload.decode())
-        self.late.append(claim.acquired_at - claim.next_attempt_at)
-        return DONE
+    @property
+    def late(self) -> list[timedelta]:
+        return [claim.acquired_at - claim.next_attempt_at for claim in self.claims]
 
 
 async def idle(rig: Rig, clock: Clock) -> None:
@@ -32,8 +26,7 @@ async def idle(rig: Rig, clock: Clock) -> None:
     await rig.witness.wait(events.ListenerReady)
     await rig.put("first")
     await rig.witness.wait(events.Handled)
-    clock.bodies.clear()
-    clock.late.clear()
+    clock.claims.clear()
 
 
 class TestOrder:
@@ -69,34 +62,19 @@ class TestOrder:
         await idle(driver_rig, clock)
         for number in range(20):
             await driver_rig.put("x", due_in=0.02 * number)
-        await driver_rig.witness.wait(events.Handled, count=21)
+        await driver_rig.put("x", activate_at=datetime.now(UTC) + timedelta(seconds=0.4))
+        await driver_rig.witness.wait(events.Handled, count=22)
         assert min(clock.late) >= timedelta(0)
-
-    @pytest.mark.slow
-    async def test_an_absolute_time_is_kept(self, driver_rig: Rig) -> None:
-        clock = Clock()
-        await idle(driver_rig, clock)
-        at = datetime.now(UTC) + timedelta(seconds=0.4)
-        await driver_rig.put("x", activate_at=at)
-        await driver_rig.witness.wait(events.Handled, count=2)
-        assert clock.late[0] >= timedelta(0)
 
 
 class TestSleeper:
-    async def test_is_woken_by_an_earlier_timer_that_is_published_later(self, rig: Rig) -> None:
+    @pytest.mark.parametrize("is_other", [False, True], ids=["its own client", "another client"])
+    async def test_is_woken_by_an_earlier_timer_that_is_published_later(self, rig: Rig, is_other: bool) -> None:
         clock = Clock()
         await idle(rig, clock)
-        await rig.put("tomorrow", due_in=86_400)
-        await rig.put("soon", due_in=0.2)
-        await rig.witness.wait(events.Handled, count=2)
-        assert clock.bodies == ["soon"]
-
-    async def test_of_another_client_is_woken_too(self, rig: Rig) -> None:
-        clock = Clock()
-        await idle(rig, clock)
-        other = rig.another_client()
-        await rig.put("tomorrow", due_in=86_400, client=other)
-        await rig.put("soon", due_in=0.2, client=other)
+        client = rig.another_client() if is_other else None
+        await rig.put("tomorrow", due_in=86_400, client=client)
+        await rig.put("soon", due_in=0.2, client=client)
         await rig.witness.wait(events.Handled, count=2)
         assert clock.bodies == ["soon"]
 
@@ -128,26 +106,21 @@ class TestSleeper:
         await rig.witness.wait(events.Handled, count=5)
 
     @pytest.mark.slow
-    async def test_does_not_count_the_time_between_publishing_and_commit_twice(self, rig: Rig) -> None:
-        """The delay counts from the publishing; a transaction that stays open for most of it uses it up."""
+    @pytest.mark.parametrize(
+        ("delay", "stays_open", "late"), [(3.0, 2.9, 2.5), (0.2, 2.0, 30.0)], ids=["nearly used up", "used up"]
+    )
+    async def test_does_not_count_the_time_between_publishing_and_commit_twice(
+        self, rig: Rig, delay: float, stays_open: float, late: float
+    ) -> None:
+        """The delay counts from the publishing; a transaction that stays open uses it up."""
         clock = Clock()
         await idle(rig, clock)
-        envelope = Envelope(queue="orders", body=b"x", activate_in=timedelta(seconds=3.0))
+        envelope = Envelope(queue="orders", body=b"x", activate_in=timedelta(seconds=delay))
         async with AsyncSession(rig.engine) as session, session.begin():
             await publish(session, rig.table, envelope, wakeups=rig.client.wakeups)
-            await asyncio.sleep(2.9)
+            await asyncio.sleep(stays_open)
         await rig.witness.wait(events.Handled, count=2)
-        assert clock.late[0] < timedelta(seconds=2.5)
-
-    @pytest.mark.slow
-    async def test_handles_at_once_what_was_due_before_its_commit(self, rig: Rig) -> None:
-        clock = Clock()
-        await idle(rig, clock)
-        envelope = Envelope(queue="orders", body=b"x", activate_in=timedelta(seconds=0.2))
-        async with AsyncSession(rig.engine) as session, session.begin():
-            await publish(session, rig.table, envelope, wakeups=rig.client.wakeups)
-            await asyncio.sleep(2.0)
-        await rig.witness.wait(events.Handled, count=2)
+        assert clock.late[0] < timedelta(seconds=late)
 
     @pytest.mark.slow
     async def test_handles_a_time_in_the_past_at_once(self, driver_rig: Rig) -> None:
