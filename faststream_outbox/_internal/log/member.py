@@ -10,7 +10,7 @@ worth something only while its spans stand where they stood.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -103,7 +103,7 @@ class Member:
         self.leases = leases
         self.blocked: Blocked = Blocked(hold=options.on_parked == "hold_key", most=options.max_deferred)
         self.wake: asyncio.Event = asyncio.Event()
-        self.is_stopping = False
+        self.is_stopping: bool = False
         self.is_unsettled: bool = True
         """Whether slots may have to change hands, or an operator may have changed something."""
         self.is_alive: Callable[[], bool] = lambda: True
@@ -163,7 +163,7 @@ class Member:
         self.is_unsettled = False
 
     @contextmanager
-    def handling(self) -> Iterator[None]:
+    def handling(self) -> Generator[None]:
         """However long a handler takes: it is not the loop that hangs."""
         self.pulse.rest()
         self.handling_since = monotonic()
