@@ -3,6 +3,7 @@
 #   PYTHON=python3.13 VENV=.venv-3.13   another interpreter, in an environment of its own
 #   TESTS=tests/queue                   which tests, for test-fast
 #   MINUTES=5 SEED=7                    how long the machine of `make soak` breaks things, and which
+#   MUTATION=no_renewal                 a guard of the package that is taken away meanwhile: the machine must see it
 #   KEEP=1                              leave the demo's shop open, until Ctrl-C
 #   ARGS="-k lease -x"                  passed on to pytest, the demo, the benchmarks and the map
 
@@ -14,6 +15,7 @@ TESTS ?= tests
 ARGS ?=
 KEEP ?=
 SEED ?= 1
+MUTATION ?=
 COVER ?=
 
 # Many tests start processes: what those import is compiled once.
@@ -124,7 +126,8 @@ bench: $(DEV) ## costs per message, against the baseline
 
 soak: $(DEV) ## the tests that run for minutes; with MINUTES=5 SEED=7 the machine that breaks everything instead
 ifdef MINUTES
-	$(BIN)/python -m tests.faults.machine --minutes $(MINUTES) --seed $(SEED) --report machine-$(SEED) $(ARGS)
+	$(if $(MUTATION),OUTBOX_MUTATION=$(MUTATION) )$(BIN)/python -m tests.faults.machine \
+		--minutes $(MINUTES) --seed $(SEED) --report machine-$(SEED) $(ARGS)
 else
 	$(BIN)/python -m pytest -m soak --timeout=1800 $(ARGS)
 endif

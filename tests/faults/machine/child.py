@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from faststream_outbox._internal.connections.opening import PATIENCE
-from tests.faults.child import READY, say
-from tests.faults.machine.history import BEAT, BORN, ENDED, Pen
+from tests.faults import child
+from tests.faults.machine.history import BEAT, BORN, ENDED, READY, Pen
 from tests.faults.machine.part import (
     CONSUMER,
     MEMBER,
@@ -88,7 +88,7 @@ async def main(part: Part) -> None:
     pen = Pen(part.history, part.role)
     before = open_things()
     pen.write(BORN, driver=part.driver, pooled=part.pooled is not None, **before)
-    say(READY)
+    child.say(child.READY)
     beating = asyncio.create_task(beat(pen))
     role = made(part, pen)
     starting = asyncio.create_task(role.start())
@@ -100,6 +100,8 @@ async def main(part: Part) -> None:
     await asyncio.wait([starting])
     if not starting.cancelled() and (error := starting.exception()) is not None:
         raise error
+    if not starting.cancelled():
+        pen.write(READY)
     await stopping
     await role.stop()
     beating.cancel()

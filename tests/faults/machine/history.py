@@ -18,12 +18,13 @@ MOST_SAID = 500
 PIECE = 1_000_000
 """Bytes that are read at a time."""
 
-BORN, ENDED, BEAT, DIED = "born", "ended", "beat", "died"
+BORN, READY, ENDED, BEAT, DIED = "born", "ready", "ended", "beat", "died"
 BEGUN, COMMITTED, UNCERTAIN, ROLLED_BACK = "begun", "committed", "uncertain", "rolled_back"
 STARTED, FINISHED = "started", "finished"
 STRUCK, HEALED = "struck", "healed"
 MISSED, FAILED = "missed", "failed"
 DRAINED, STUCK, STOPPED = "drained", "stuck", "stopped"
+CALM = "calm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,17 @@ class History(Pen):
         super().__init__(directory, "machine")
         self.directory = Path(directory)
 
-    def struck(self, kind: str, detail: str) -> None:
+    def struck(self, kind: str, detail: str, **more: Any) -> None:
         """A fault begins."""
-        self.write(STRUCK, fault=kind, detail=detail)
+        self.write(STRUCK, fault=kind, detail=detail, **more)
 
     def healed(self, kind: str) -> None:
         """A fault is over."""
         self.write(HEALED, fault=kind)
+
+    def calm(self) -> None:
+        """Nothing is broken for a while."""
+        self.write(CALM)
 
     def missed(self, kind: str, why: BaseException) -> None:
         """A strike could not strike this time."""

@@ -24,6 +24,8 @@ from tests.faults.machine.world import World
 LONGEST = 400.0
 """Seconds that a strike may take on a busy machine; one that takes longer hangs."""
 
+CALM_EVERY, CALM_SECONDS = 60.0, 15.0
+"""At the end of each minute nothing is broken for so long: there nothing is excused."""
 AT_ONCE = 2
 PAUSES = (0.2, 3.0)
 
@@ -81,10 +83,13 @@ class Nemesis:
     async def run(self, seconds: float) -> None:
         """Strike for so long, then heal everything."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
+        until, calm_at = loop.time() + seconds, loop.time() + CALM_EVERY - CALM_SECONDS
         try:
             for step in plan(self._world.seed, self._strikes, self._pauses):
                 await asyncio.sleep(min(step.pause, max(0.0, until - loop.time())))
+                if calm_at <= loop.time() < until:
+                    await self._calm()
+                    calm_at += CALM_EVERY
                 if step.strike.kind in self.skipped:
                     continue
                 await self._make_room(step.strike)
@@ -93,6 +98,12 @@ class Nemesis:
                 self._running[asyncio.create_task(self._strike(step))] = step.strike
         finally:
             await self._heal()
+
+    async def _calm(self) -> None:
+        """Leave everything whole for a while."""
+        await self._heal()
+        self._world.history.calm()
+        await asyncio.sleep(CALM_SECONDS)
 
     async def _make_room(self, strike: Strike) -> None:
         """Wait for those that exclude this one, and for one of too many."""

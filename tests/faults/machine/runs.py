@@ -50,6 +50,8 @@ class Fault:
     detail: str
     struck: float
     healed: float | None
+    rows: frozenset[int] = frozenset()
+    """Of the outbox, where it is about some alone."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Story:
     """The last that a producer said of each message: begun, committed, uncertain or rolled back."""
     by_pid: dict[int, list[Event]] = field(default_factory=dict)
     by_message: dict[str, list[Run]] = field(default_factory=dict)
+    pooled: set[int] = field(default_factory=set)
+    """Processes behind the pooler."""
 
     def of_message(self, message: str) -> list[Event]:
         """Events of one message."""
@@ -87,6 +91,7 @@ def tell(events: Iterable[Event]) -> Story:
                 # The number of a process may come again: runs of the one before it have no end.
                 for place in [place for place in open_runs if place[0] == event.pid]:
                     del open_runs[place]
+                (story.pooled.add if event.data.get("pooled") else story.pooled.discard)(event.pid)
             case _ if event.kind == STARTED:
                 starts.append(event)
                 open_runs[event.pid, event.data["run"]] = event
@@ -112,7 +117,8 @@ def tell(events: Iterable[Event]) -> Story:
 
 def _fault(struck: Event, healed: Event | None) -> Fault:
     until = None if healed is None else healed.seconds
-    return Fault(struck.data["fault"], struck.data.get("detail", ""), struck.seconds, until)
+    rows = frozenset(struck.data.get("rows", ()))
+    return Fault(struck.data["fault"], struck.data.get("detail", ""), struck.seconds, until, rows)
 
 
 def _run(start: Event, end: Event | None) -> Run:

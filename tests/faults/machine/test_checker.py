@@ -17,6 +17,7 @@ A, B = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-00000000
 """Tokens of two workers."""
 OF_A, OF_B = "outbox aaaaaaaa settle host/1", "outbox bbbbbbbb settle host/2"
 MACHINE = 99
+CUT = "connections cut"
 
 
 def event(at: float, kind: str, pid: int = 1, role: str = "worker", **data: Any) -> Event:
@@ -24,8 +25,8 @@ def event(at: float, kind: str, pid: int = 1, role: str = "worker", **data: Any)
 
 
 def cut(at: float, until: float) -> list[Event]:
-    struck = event(at, "struck", MACHINE, "machine", fault="cut", detail="")
-    return [struck, event(until, "healed", MACHINE, "machine", fault="cut")]
+    struck = event(at, "struck", MACHINE, "machine", fault=CUT, detail="")
+    return [struck, event(until, "healed", MACHINE, "machine", fault=CUT)]
 
 
 def said(at: float, kind: str, *ids: str) -> Event:
@@ -372,7 +373,7 @@ class TestExcused:
         assert check(given, held) == []
 
     def test_death_during_a_fault(self) -> None:
-        strike = event(5.5, "struck", MACHINE, "machine", fault="NATS down", detail="")
+        strike = event(5.5, "struck", MACHINE, "machine", fault="NATS restarted", detail="")
         given, held = events(strike, event(6.0, "died", MACHINE, "machine", child=1, of="relay", code=1))
         assert check(given, held) == []
 
@@ -392,7 +393,7 @@ def test_report_counts_and_names() -> None:
     summary = report.summary
     assert summary["wrong"]["effects"] == 1
     assert sum(summary["wrong"].values()) == 1
-    assert summary["faults"] == {"cut": 1}
-    assert summary["recovery"]["cut"]["seconds"]["worker"] == {"p50": 1.0, "max": 1.0}
+    assert summary["faults"] == {CUT: 1}
+    assert summary["recovery"][CUT]["seconds"]["worker"] == {"p50": 1.0, "max": 1.0}
     assert "| effects | 1 |" in report.markdown()
     assert "effect doubled: e1" in report.markdown()

@@ -39,9 +39,11 @@ LEASE_SECONDS = 2.0
 class History(Protocol):
     """Who is told of every fault, when it begins and when it is over, and of what could not be done."""
 
-    def struck(self, kind: str, detail: str) -> None: ...
+    def struck(self, kind: str, detail: str, **more: Any) -> None: ...
 
     def healed(self, kind: str) -> None: ...
+
+    def calm(self) -> None: ...
 
     def missed(self, kind: str, why: BaseException) -> None: ...
 
@@ -51,9 +53,11 @@ class History(Protocol):
 class Silence:
     """A history that nobody keeps."""
 
-    def struck(self, kind: str, detail: str) -> None: ...
+    def struck(self, kind: str, detail: str, **more: Any) -> None: ...
 
     def healed(self, kind: str) -> None: ...
+
+    def calm(self) -> None: ...
 
     def missed(self, kind: str, why: BaseException) -> None: ...
 
@@ -153,9 +157,9 @@ class World:
         return [name for (name,) in await self.ask(question)]
 
     @contextmanager
-    def fault(self, kind: str, detail: str) -> Iterator[None]:
+    def fault(self, kind: str, detail: str, **more: Any) -> Iterator[None]:
         """Tell the history that something is broken for the length of the block."""
-        self.history.struck(kind, detail)
+        self.history.struck(kind, detail, **more)
         try:
             yield
         finally:

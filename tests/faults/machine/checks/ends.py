@@ -8,16 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from tests.faults.machine.checks.excuses import start_may_have_failed
 from tests.faults.machine.facts import Facts
-from tests.faults.machine.history import BEAT, BORN, DIED, ENDED, STOPPED, Event
+from tests.faults.machine.history import BEAT, BORN, DIED, ENDED, READY, STOPPED, Event
 from tests.faults.machine.runs import Story
 from tests.faults.machine.wrong import Wrong, wrong
 
 WARM_SECONDS = 30.0
 LONG_SECONDS = 120.0
 SHARE, SPARE_KB = 1.10, 8 * 1024
-NEAR_SECONDS = 30.0
-"""A process that dies so soon after a fault began or ended may have died of it."""
 
 
 def check(story: Story, facts: Facts) -> Iterator[Wrong]:
@@ -35,7 +34,7 @@ def check(story: Story, facts: Facts) -> Iterator[Wrong]:
     for event in story.events:
         if event.kind == STOPPED and event.data["code"] != 0:
             yield wrong("bad end", f"{event.data['of']} {event.data['child']}", f"code {event.data['code']}", [event])
-        if event.kind == DIED and not _is_near_a_fault(story, event.seconds):
+        if event.kind == DIED and not _could_not_start(story, event):
             name = f"{event.data['of']} {event.data['child']}"
             yield wrong("died", name, f"by itself, with code {event.data['code']}", [event])
 
@@ -75,8 +74,9 @@ def _of_process(life: Sequence[Event]) -> Iterator[Wrong]:
         yield wrong("memory grew", name, f"from {sizes[0]:.0f} kB to {sizes[1]:.0f} kB", [first, last])
 
 
-def _is_near_a_fault(story: Story, at: float) -> bool:
-    return any(
-        fault.struck - 1.0 <= at <= (fault.struck if fault.healed is None else fault.healed) + NEAR_SECONDS
-        for fault in story.faults
-    )
+def _could_not_start(story: Story, died: Event) -> bool:
+    """Whether it had not begun yet, and something was in its way; one that has begun never dies by itself."""
+    *_, life = lives(story.by_pid.get(died.data["child"], [])) or [[]]
+    is_ready = any(event.kind == READY for event in life)
+    since = life[0].seconds if life else died.seconds
+    return not is_ready and start_may_have_failed(story, since, died.seconds)

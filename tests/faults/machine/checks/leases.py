@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.faults.machine.checks.excuses import renewal_may_have_failed
 from tests.faults.machine.facts import Facts, Lease
 from tests.faults.machine.runs import Run, Story, awake
 from tests.faults.machine.stage import SOUGHT_GROUP
@@ -19,8 +20,6 @@ ID_DIGITS = 8
 _NAME = re.compile(r"outbox ([0-9a-f]{8}) (\w+) ")
 AWAKE = 0.4
 """A process that slept for less than this part of its lease had the time to renew it, which is due after a third."""
-HEALING_SECONDS = 10.0
-"""So long after a fault a lease may still be lost because of it: connections are found dead, locks wait."""
 
 
 def writer(who: str) -> str | None:
@@ -115,7 +114,9 @@ def _not_renewed(story: Story, facts: Facts) -> Iterator[Wrong]:
         if run is None or not _was_running(run, change, facts):
             continue
         since, until = change.old_at - facts.offset, change.at - facts.offset
-        if _is_excused(story, facts, run, since, until):
+        if awake(story, run.start.pid, since, until) > AWAKE * facts.lease_seconds:
+            continue
+        if renewal_may_have_failed(story, pid=run.start.pid, row=change.row, since=since, until=until):
             continue
         detail = f"the lease {change.old_token} ran out while its handler ran, and nothing was wrong"
         yield wrong("not renewed", change.id, detail, story.of_message(change.id))
@@ -124,17 +125,6 @@ def _not_renewed(story: Story, facts: Facts) -> Iterator[Wrong]:
 def _was_running(run: Run, change: Lease, facts: Facts) -> bool:
     taken = change.at - facts.offset
     return run.start.seconds < taken and (run.end is not None and run.end.seconds > taken)
-
-
-def _is_excused(story: Story, facts: Facts, run: Run, since: float, until: float) -> bool:
-    """Whether a fault, or a process that did not get its turn, may have kept a lease from being renewed."""
-    if awake(story, run.start.pid, since, until) > AWAKE * facts.lease_seconds:
-        return True
-    for fault in story.faults:
-        ended = (fault.struck if fault.healed is None else fault.healed) + HEALING_SECONDS
-        if fault.struck <= until and ended >= since:
-            return True
-    return False
 
 
 def _overlapping(story: Story) -> Iterator[Wrong]:

@@ -53,8 +53,9 @@ class Habit:
     revived: float = 0.2
     """The share of poison where dead letters are replayed."""
     fails: float = 0.03
-    slow: float = 0.001
-    """The share of messages whose handler takes longer than its lease."""
+    slow: float = 0.04
+    """The share of messages of queues whose handler takes longer than its lease; in topics, where others of a slot wait
+    meanwhile, a tenth of that."""
     slow_leases: float = 1.4
     """How many leases such a handler takes."""
     seconds: float = 0.04
@@ -140,7 +141,8 @@ class Producer:
         chance, habit = self._chance, self._habit
         share = habit.revived if place == REVIVED else habit.poison
         poison = place not in (TIMERS, OUTWARD) and chance.random() < share
-        is_slow = place not in (OUTWARD, BULK) and chance.random() < habit.slow
+        slow = habit.slow / 10 if place == FACTS else habit.slow
+        is_slow = place not in (OUTWARD, BULK) and chance.random() < slow
         seconds = habit.slow_leases * self._part.lease_seconds if is_slow else chance.uniform(0.0, habit.seconds)
         fails = chance.randint(1, 2) if chance.random() < habit.fails else 0
         due = None

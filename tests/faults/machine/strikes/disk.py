@@ -41,17 +41,17 @@ class DiskFull(Strike):
         if not await world.has(OUTBOX):
             raise NotHere(f"no table {OUTBOX}")
         async with small_space(world, account) as path:
-            try:
-                await _move(world, SPACE)
-                with world.fault(self.kind, f"under {OUTBOX}"):
+            with world.fault(self.kind, f"under {OUTBOX}"):
+                try:
+                    await _move(world, SPACE)
                     ballast = path / "ballast"
                     try:
                         await asyncio.to_thread(fill, ballast)
                         await linger(chance, 1.0, 4.0)
                     finally:
                         ballast.unlink(missing_ok=True)
-            finally:
-                await _move(world, "pg_default")
+                finally:
+                    await _move(world, "pg_default")
 
 
 @asynccontextmanager

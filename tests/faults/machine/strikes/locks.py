@@ -26,7 +26,7 @@ class RowsLocked(Strike):
             await stranger.execute("begin")
             locking = f"select id from {OUTBOX} order by id limit {most} for update skip locked"
             rows = await (await stranger.execute(locking.encode())).fetchall()
-            with world.fault(self.kind, f"{len(rows)} rows"):
+            with world.fault(self.kind, f"{len(rows)} rows", rows=[number for (number,) in rows]):
                 await linger(chance, 0.5, 3.0)
                 with contextlib.suppress(psycopg.OperationalError):
                     await stranger.execute("rollback")
