@@ -2,7 +2,7 @@
 
 The page is written by hand but for what is between marks, `<!-- begin: runs -->` … `<!-- end: runs -->`. A report is
 the JSON that a run of the machine writes (`make soak MINUTES=60 SEED=1`); `recovery.json` is what `recovery` measured.
-`tests/docs/test_reliability_page.py` holds the page and the reports together.
+`tests/docs/test_named_tests.py` holds the page and the reports together.
 """
 
 import json
