@@ -19,7 +19,7 @@ class Witness:
         self.told: list[tuple[str, str]] = []
         self.is_struck = asyncio.Event()
 
-    def struck(self, kind: str, detail: str) -> None:
+    def struck(self, kind: str, detail: str, **_: Any) -> None:
         self.told.append((f"struck {kind}", detail))
         self.is_struck.set()
 
