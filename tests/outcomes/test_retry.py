@@ -248,6 +248,9 @@ class TestOptions:
         with pytest.raises(InvalidOption, match=r"max_attempts=.* pass a whole number from 1, or None"):
             ConstantRetry(delay_seconds=1, max_attempts=value)
 
+    def test_one_attempt_is_a_limit_too(self) -> None:
+        assert delay_of(ConstantRetry(delay_seconds=1, max_attempts=1), 1) is None
+
     def test_a_bad_option_is_a_value_error(self) -> None:
         with pytest.raises(ValueError, match="delay_seconds"):
             ConstantRetry(delay_seconds=-1)
