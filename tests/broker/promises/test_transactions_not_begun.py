@@ -4,14 +4,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, Table
+from sqlalchemy import URL
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from faststream_outbox import NoRetry, events
 from faststream_outbox._internal.broker import message
 from faststream_outbox.annotations import OutboxSession
-from faststream_outbox.log import LogTables
 from tests.broker.topics.stage import Stage
 
 PLACES = [{"queues": "orders"}, {"topic": "orders", "group": "billing"}]
@@ -32,15 +31,6 @@ async def patient(database_url: URL) -> AsyncIterator[AsyncEngine]:
     engine = create_async_engine(database_url, pool_size=1, max_overflow=0, pool_timeout=3600)
     yield engine
     await engine.dispose()
-
-
-@pytest.fixture
-async def stage(
-    engine: AsyncEngine, table: Table, dlq_table: Table, log_tables: LogTables, effects: Table
-) -> AsyncIterator[Stage]:
-    stage = Stage(engine, (table, dlq_table), log_tables, effects)
-    yield stage
-    await stage.close()
 
 
 async def publish(stage: Stage, place: dict[str, str]) -> None:
