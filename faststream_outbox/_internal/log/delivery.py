@@ -2,8 +2,8 @@
 
 Holds the row and decodes it on demand. Handlers of the log's own API get its `message`; FastStream's subscribers and
 `Outbox.deliveries` get the delivery itself and decide on it. Whoever runs its batch says with `batch_run` how it ends
-in a handler's own transaction. Made by `reader`, by `member` of
-what was read ahead, and by the log in memory.
+in a handler's own transaction. Made by `reader`, by `member` of what
+was read ahead, and by the log in memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -205,7 +205,8 @@ class Member:
     def hand(self, portion: Portion | None) -> None:
         """This was read for it while it waited; None takes back what was."""
         self.portion = portion
-        self.wake.set()
+        if portion is not None:
+            self.wake.set()
 
     def handed_batch(self, size: int) -> Batch | None:
         """What was read for it while it waited, if it still stands where it did."""

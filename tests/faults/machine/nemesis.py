@@ -25,7 +25,7 @@ LONGEST = 400.0
 """Seconds that a strike may take on a busy machine; one that takes longer hangs."""
 
 CALM_EVERY, CALM_SECONDS = 60.0, 15.0
-"""At the end of each minute nothing is broken for so long: there nothing is excused."""
+"""At the end of each minute nothing is broken for so long: what it may still excuse is over soon."""
 AT_ONCE = 2
 PAUSES = (0.2, 3.0)
 

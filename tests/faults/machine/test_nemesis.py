@@ -9,6 +9,7 @@ from random import Random
 import psycopg
 import pytest
 
+from tests.faults.machine import nemesis as nemesis_module
 from tests.faults.machine.history import History, read
 from tests.faults.machine.nemesis import Nemesis, plan
 from tests.faults.machine.strikes.catalogue import catalogue
@@ -163,6 +164,21 @@ async def test_strike_that_fails_is_told_and_the_run_goes_on(
     assert log.running == []
     assert {event.kind for event in read(tmp_path)} == {kind}
     assert nemesis.count.keys() == {strike.kind for strike in strikes(log)}
+
+
+async def test_nothing_is_broken_in_calm_windows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, seen = Log(), list[int]()
+
+    class Calm(Silence):
+        def calm(self) -> None:
+            seen.append(len(log.running))
+
+    monkeypatch.setattr(nemesis_module, "CALM_EVERY", 0.1)
+    monkeypatch.setattr(nemesis_module, "CALM_SECONDS", 0.01)
+    world.history = Calm()
+    await Nemesis(world, Nobody(), strikes=strikes(log), at_once=3, pauses=PAUSES).run(1.0)
+    assert seen
+    assert set(seen) == {0}
 
 
 async def test_run_that_is_cancelled_heals(world: World) -> None:
